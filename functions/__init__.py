@@ -1,0 +1,1 @@
+"""What a function is: names, errors, tensors, configurations, graphs, records and wire formats; pure, no network, no processes."""

@@ -1,0 +1,1 @@
+"""How functions run, in four rooms, each inside the one before: fleet, node, process, backends."""
