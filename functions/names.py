@@ -27,7 +27,8 @@ def function_name(text: str) -> str:
     """``text`` if it is a valid function name. Raises InvalidRequest."""
     if not FUNCTION.fullmatch(text) or ".." in text:
         raise InvalidRequest(
-            f"{text[:140]!r} is not a function name: 1 to 128 of letters, digits, '.', '_' and '-', beginning with a letter or digit, without '..'"
+            f"{text[:140]!r} is not a function name: 1 to 128 of letters, digits, '.', '_' and '-', "
+            "beginning with a letter or digit, without '..'"
         )
     return text
 

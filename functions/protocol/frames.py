@@ -4,22 +4,23 @@ A link is one stream socket. Each frame is a 16-byte prefix and a payload; integ
 
     version u8 | kind u8 | flags u16 | length u32 (bytes after the prefix) | id u64
 
-    HELLO    router  → replica   token 32 bytes, digest 32 bytes, epoch u64        first frame of a link
-    READY    replica → router    credit u32, pid u32, link u32                     answer to HELLO, and whenever the credit changes
-    CALL     router  → replica   call head, context, body                          id: chosen by the router, unique on this link
-    REPLY    replica → router    header length u32, body (already the HTTP body)   id of the CALL
-    FAILURE  both ways           error number u16, message UTF-8                   id of the CALL or OUTCALL
-    CANCEL   router  → replica   nothing                                           id of the CALL; no answer is owed but one is sent
-    RETURN   replica → router    nothing                                           id of a CALL that was not started and will not be: queue it again
-    OUTCALL  replica → router    call head, name length u16, name, context, body   a call to a function outside the replica's closure;
-                                                                                   id chosen by the replica, answered by RESULT or FAILURE
-    RESULT   router  → replica   header length u32, body                           id of the OUTCALL
-    GOODBYE  replica → router    nothing                                           the replica drains: send no more CALLs, close after the last reply
+    HELLO    → replica   token 32 bytes, digest 32 bytes, epoch u64     first frame of a link
+    READY    → router    credit u32, pid u32, link u32                  answer to HELLO, and whenever the credit changes
+    CALL     → replica   call head, context, body                       id: chosen by the router, unique on this link
+    REPLY    → router    header length u32, body (the HTTP body)        id of the CALL
+    FAILURE  both ways   error number u16, message UTF-8                id of the CALL or OUTCALL
+    CANCEL   → replica   nothing                                        id of the CALL; it is still answered, somehow
+    RETURN   → router    nothing                                        id of a CALL that will not be started: queue it again
+    OUTCALL  → router    call head, name length u16, name, context,     a call to a function outside the closure; id chosen
+                         body                                           by the replica, answered by RESULT or FAILURE
+    RESULT   → replica   header length u32, body                        id of the OUTCALL
+    GOODBYE  → router    nothing                                        it drains: no more CALLs; it closes after the last reply
 
 A call head is: remaining µs u64 (time left of the caller's deadline; 0 = none), header length u32, waited µs u32 (in the
-router's queue so far), priority u8 (0 = the model's default), hops u8 (calls deep already), context length u16. ``link`` in READY is the
-number this link has in the replica's page. The header length is KServe's ``Inference-Header-Content-Length``; NO_HEADER says the whole body is JSON. The context is a small JSON object
-(``{}`` is sent as length 0) with what few calls have: ``traceparent``, ``sequence_id`` …
+router's queue so far), priority u8 (0 = the model's default), hops u8 (calls deep already), context length u16. ``link`` in
+READY is the number this link has in the replica's page. The header length is KServe's ``Inference-Header-Content-Length``;
+NO_HEADER says the whole body is JSON. The context is a small JSON object (``{}`` is sent as length 0) with what few calls have:
+``traceparent``, ``sequence_id`` …
 
 Why not protobuf or msgpack: a prefix that one struct call reads, bodies that nobody copies or parses on the way, and a
 table short enough to check by hand. Reasons and limits: ``infra/decisions/0001-frames.md``.
@@ -107,9 +108,11 @@ def call(
 ) -> bytes:
     """Everything of a CALL before its body; the body follows on the wire as it is, so that nobody copies it."""
     length = CALL_HEAD.size + len(context) + body_length
-    return PREFIX.pack(VERSION, 3, flags, length, id) + CALL_HEAD.pack(
-        remaining_us, header_length, min(waited_us, 0xFFFF_FFFF), priority, hops, len(context)
-    ) + context
+    return (
+        PREFIX.pack(VERSION, 3, flags, length, id)
+        + CALL_HEAD.pack(remaining_us, header_length, min(waited_us, 0xFFFF_FFFF), priority, hops, len(context))
+        + context
+    )
 
 
 def reply(id: int, body_length: int, header_length: int = NO_HEADER, flags: int = 0) -> bytes:
@@ -128,7 +131,14 @@ def failure(id: int, error: int, message: str) -> bytes:
 
 
 def outcall(
-    id: int, name: str, body_length: int, remaining_us: int, header_length: int = NO_HEADER, priority: int = 0, hops: int = 0, context: bytes = b""
+    id: int,
+    name: str,
+    body_length: int,
+    remaining_us: int,
+    header_length: int = NO_HEADER,
+    priority: int = 0,
+    hops: int = 0,
+    context: bytes = b"",
 ) -> bytes:
     """Everything of an OUTCALL before its body. ``name`` is ``NAME`` (undeclared) or ``NAME@V`` (shared, locked)."""
     spelled = name.encode()
