@@ -180,13 +180,14 @@ def read_outcall(payload: memoryview) -> tuple[CallHead, str, memoryview, memory
     return head, name, rest[: head.context_length], rest[head.context_length :]
 
 
-def read_reply(payload: memoryview) -> tuple[int, memoryview]:
-    """A REPLY's or RESULT's payload → header length, body. Raises ProtocolError."""
+def read_reply(payload: memoryview, flags: int = 0) -> tuple[int, memoryview]:
+    """A REPLY's or RESULT's payload → header length, body. The header length counts bytes of the body before it was compressed,
+    so that it can be larger than a compressed body. Raises ProtocolError."""
     if len(payload) < REPLY_HEAD.size:
         raise ProtocolError(f"a reply of {len(payload)} bytes; its head has {REPLY_HEAD.size}")
     (header_length,) = REPLY_HEAD.unpack_from(payload)
     body = payload[REPLY_HEAD.size :]
-    if header_length != NO_HEADER and header_length > len(body):
+    if header_length != NO_HEADER and header_length > len(body) and not flags & (Flag.GZIP | Flag.DEFLATE):
         raise ProtocolError(f"a reply whose header has {header_length} bytes, of {len(body)} that follow")
     return header_length, body
 

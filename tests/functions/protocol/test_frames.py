@@ -70,6 +70,15 @@ def test_a_reply_and_a_failure_read_as_they_were_written() -> None:
     assert frames.read_failure(memoryview(split(SOME[4])[0][3])) == (310, "it failed: ü")
 
 
+def test_the_header_of_a_compressed_reply_may_be_longer_than_its_body() -> None:
+    """A small gzip reply was taken for a broken frame, and its link closed under everybody else's calls."""
+    payload = memoryview(frames.REPLY_HEAD.pack(396) + b"x" * 191)
+
+    assert frames.read_reply(payload, frames.Flag.GZIP) == (396, b"x" * 191)
+    with pytest.raises(ProtocolError):
+        frames.read_reply(payload)
+
+
 def test_a_long_wait_is_kept_within_its_field() -> None:
     head, _, _ = frames.read_call(memoryview(split(frames.call(1, 0, 0, waited_us=1 << 40))[0][3]))
 
