@@ -22,5 +22,7 @@ class Entry:
 
 BACKENDS: dict[str, Entry] = {
     "python": Entry("workers.backends.python", "PythonBackend", "model.py"),
-    "onnxruntime": Entry("workers.backends.onnx", "OnnxBackend", "model.onnx", platform="onnxruntime_onnx", extra="onnx", library="onnxruntime"),
+    "onnxruntime": Entry(
+        "workers.backends.onnx", "OnnxBackend", "model.onnx", platform="onnxruntime_onnx", extra="onnx", library="onnxruntime"
+    ),
 }

@@ -1,4 +1,4 @@
-"""The promise every backend keeps, and the two values that cross it. Standard library and numpy only."""
+"""The promise every backend keeps; Request and Response, the values that cross it, are the codec's too. Standard library and numpy only."""
 
 from __future__ import annotations
 
@@ -6,44 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
-from functions.errors import DespinaError
-
-
-@dataclass(slots=True)
-class Request:
-    """One call as a model sees it. Tensors are numpy arrays (BYTES: object arrays of bytes), C order, batch dimension included
-    when ``max_batch_size`` > 0; BF16 travels as uint16 with its dtype named in ``dtypes``."""
-
-    inputs: dict[str, np.ndarray]
-    outputs: tuple[str, ...]
-    """Names wanted back; never empty."""
-    id: str = ""
-    parameters: dict[str, Any] = field(default_factory=dict)
-    dtypes: dict[str, str] = field(default_factory=dict)
-    """Protocol dtype (``FP32``, ``BF16`` …) of each input."""
-    deadline: float | None = None
-    """time.monotonic() at which the caller stops waiting; None = no limit."""
-    hops: int = 0
-    """How many calls deep this one is: 0 at the door."""
-    correlation_id: int | str = 0
-    flags: int = 0
-    timeout_us: int = 0
-    priority: int = 0
-    cancelled: Callable[[], bool] = lambda: False
-    """Reads the link without blocking: whether the caller has gone away."""
-
-
-@dataclass(slots=True)
-class Response:
-    """One answer: the outputs by name in the model's order, or an error for this request alone."""
-
-    outputs: dict[str, np.ndarray] = field(default_factory=dict)
-    dtypes: dict[str, str] = field(default_factory=dict)
-    """Protocol dtype of each output."""
-    parameters: dict[str, Any] = field(default_factory=dict)
-    error: DespinaError | None = None
+from functions.protocol.values import Request as Request
+from functions.protocol.values import Response as Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +26,8 @@ class Member:
     call: Callable[[Request, str, int], Sequence[Response]] = field(default=lambda *_: ())
     """``call(request, callee, version)``: run a BLS call by this member's lock (version -1: the locked one); blocks.
     Errors come back in the Response, never as exceptions."""
+    ready: Callable[[str, str], bool] = field(default=lambda *_: False)
+    """``ready(callee, version)``: whether such a call would find its model (version "": the locked one)."""
 
 
 class Backend(Protocol):
@@ -70,6 +36,9 @@ class Backend(Protocol):
     The constructor raises StartFailed with what the author must know. ``execute`` answers one Response a request, in order;
     when it raises a ModelFailed, every request of the batch gets it. ``close`` is called once, at the end, and does not raise.
     """
+
+    spent_ns: tuple[int, int]
+    """Of the last ``execute``: nanoseconds spent on making the model's inputs, and on taking its outputs apart."""
 
     def __init__(self, member: Member) -> None: ...
 

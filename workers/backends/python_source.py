@@ -1,0 +1,42 @@
+"""What can be told of an author's ``model.py`` without running it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from functions.errors import BundleRefused
+
+
+def parsed(path: Path, field: str) -> ast.Module:
+    """The file as a tree, if it compiles. Raises BundleRefused with its line; ``field`` is its path in the bundle."""
+    try:
+        source = path.read_bytes()
+    except OSError:
+        raise BundleRefused(
+            f"{path.name} does not exist", field=field, fix="add it, or name another file in default_model_filename"
+        ) from None
+    try:
+        compiled = compile(source, str(path), "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        compile(source, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise BundleRefused(f"SyntaxError: {error.msg}", field=f"{field}:{error.lineno}", fix="it must compile with Python 3.11") from error
+    except ValueError as error:
+        raise BundleRefused(f"it is not Python source: {error}", field=field, fix="it must compile with Python 3.11") from error
+    assert isinstance(compiled, ast.Module)
+    return compiled
+
+
+def may_define(tree: ast.Module, name: str) -> bool:
+    """Whether running the module might bind ``name``: a class, an assignment, an import, anywhere but in functions."""
+    text = ast.dump(tree)
+    return f"name='{name}'" in text or f"id='{name}'" in text or f"asname='{name}'" in text or "alias(name='*')" in text
+
+
+def may_complete(tree: ast.Module, name: str) -> bool:
+    """Whether class ``name`` might have ``auto_complete_config``: not where it is a plain top-level one, without bases, and the file
+    does not mention the method."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return bool(node.bases or node.decorator_list or node.keywords) or "auto_complete_config" in ast.dump(tree)
+    return True
