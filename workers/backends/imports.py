@@ -62,7 +62,7 @@ class Bundle:
         if not path.is_file():
             raise FileNotFoundError(f"{file} does not exist")
         name = f"{self.package}.{path.stem}"
-        spec = importlib.util.spec_from_loader(name, _Source(name, str(path)), origin=str(path))
+        spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
         assert spec is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module

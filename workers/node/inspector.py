@@ -117,20 +117,28 @@ def _complete(
     written: Mapping[str, Any], root: Path, files: Mapping[str, File], author_dir: str, name: str, warnings: list[str]
 ) -> dict[str, Any]:
     """The normalised configuration, completed from the model by its backend."""
-    config = checks.normalise(written, name, warnings, directory=root.name)
+    config = checks.prepare(written, name, directory=root.name)
+    if config["platform"] != "ensemble":
+        # Completed before it is checked: warm-up samples and batch sizes may speak of inputs that only the model names.
+        checks.check_artifact(config, files, author_dir)
+        config = _backend(config["backend"]).inspect(config, str(root / author_dir))
+    config = checks.normalise(config, name, warnings, directory=root.name)
     checks.check_files(config, files, author_dir)
     if config["platform"] == "ensemble":
         graph.check_steps(ModelConfig.of(config))
-        return config
-    entry = BACKENDS[config["backend"]]
+    return config
+
+
+def _backend(name: str) -> Any:
+    """The module of a backend. Raises BundleRefused when its library is not installed."""
+    entry = BACKENDS[name]
     if entry.library and importlib.util.find_spec(entry.library) is None:
         raise BundleRefused(
-            f"the backend {config['backend']!r} is not installed here",
+            f"the backend {name!r} is not installed here",
             field="config.pbtxt: backend",
             fix=f"have the operator install despina[{entry.extra}]",
         )
-    completed = importlib.import_module(entry.module).inspect(config, str(root / author_dir))
-    return config if completed == config else checks.normalise(completed, name, warnings, directory=root.name)
+    return importlib.import_module(entry.module)
 
 
 def _text(root: Path, files: Mapping[str, File], path: str) -> str:

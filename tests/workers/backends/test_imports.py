@@ -43,6 +43,13 @@ def test_two_bundles_may_ship_the_same_names(tmp_path: Path) -> None:
     assert ["oneone", "twotwo"] == [module.WHERE for module in loaded]
 
 
+def test_modules_know_their_files(tmp_path: Path) -> None:
+    """Authors find their weights by ``os.path.dirname(__file__)``."""
+    made = bundle(tmp_path, model="import where_side\nHERE = (__file__, where_side.__file__)", where_side="A = 1")
+
+    assert (f"{tmp_path}/1/model.py", f"{tmp_path}/1/where_side.py") == made.load(f"{tmp_path}/1/model.py").HERE
+
+
 def test_imports_inside_functions_still_find_the_right_bundle(tmp_path: Path) -> None:
     made = [
         bundle(tmp_path / who, model="def ask():\n    import twin_late\n    return twin_late.WHO", twin_late=f"WHO = {who!r}")

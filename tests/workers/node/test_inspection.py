@@ -73,7 +73,19 @@ async def test_calls_are_found_and_unknown_ones_are_warned_of(look: Look, tmp_pa
     assert any("other" in warning for warning in found.warnings)
 
 
-async def test_an_onnx_model_completes_its_config(look: Look, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("config", "batch"),
+    [
+        ("", 4),
+        ("max_batch_size: 16 dynamic_batching { preferred_batch_size: [8] }", 16),
+        (
+            'model_warmup [{ name: "w" batch_size: 2 inputs { key: "X" value { data_type: TYPE_FP32 dims: [4] zero_data: true } } }]',
+            4,
+        ),
+    ],
+    ids=["nothing", "batch sizes", "warm-up of an input that only the model names"],
+)
+async def test_an_onnx_model_completes_its_config(look: Look, tmp_path: Path, config: str, batch: int) -> None:
     onnx = pytest.importorskip("onnx")
     value = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
@@ -85,10 +97,12 @@ async def test_an_onnx_model_completes_its_config(look: Look, tmp_path: Path) ->
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
     (tmp_path / "b" / "1").mkdir(parents=True)
     (tmp_path / "b" / "1" / "model.onnx").write_bytes(model.SerializeToString())
+    if config:
+        (tmp_path / "b" / "config.pbtxt").write_text(f'backend: "onnxruntime" {config}')
     found = await look(tmp_path / "b")
 
     assert "onnxruntime" == found.config["backend"]
-    assert ["X", [4], 4] == [
+    assert ["X", [4], batch] == [
         found.config["input"][0]["name"],
         [int(d) for d in found.config["input"][0]["dims"]],
         found.config["max_batch_size"],

@@ -1,0 +1,389 @@
+"""The command ``despina``. All but ``up`` and ``down`` talk to a server over its public routes; ``DESPINA_URL`` names it.
+
+Exit codes: 0 done; 1 refused or failed, with the reason on standard error; 2 wrong usage, or no server there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+from functions.errors import DespinaError, InvalidRequest, NotFound
+from functions.names import LIVE
+from gateway import tables
+from gateway.client import Client, ServerUnreachable
+from gateway.diff import differences
+from gateway.place import owner_of
+
+if TYPE_CHECKING:
+    from gateway.invoke import Tensor
+
+# numpy, protobuf and pydantic take longer to load than most commands run: the three that need them import their parts themselves.
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+
+GONE_S = 120.0
+"""How long ``down`` waits for the platform to end."""
+
+
+class Dependents(StrEnum):
+    """As the routes take it; said again here, so that a command that only asks a server loads nothing that serves."""
+
+    MOVE = "move"
+    KEEP = "keep"
+    REQUIRE = "require"
+
+
+Url = Annotated[str, typer.Option("--url", envvar="DESPINA_URL", help="The server.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Wait = Annotated[float, typer.Option("--wait", min=0, max=3600, help="Seconds that the target has to answer its warm-up.")]
+DependentsOption = Annotated[Dependents, typer.Option("--dependents", help="What becomes of functions that follow this one.")]
+URL = "http://127.0.0.1:8000"
+
+
+@app.command()
+def up(
+    data: Annotated[Path | None, typer.Option(help="Directory that holds everything; default: the user's state directory.")] = None,
+    store: Annotated[str | None, typer.Option(help="URL of the store; default: file:// in the data directory.")] = None,
+    board: Annotated[str | None, typer.Option(help="redis:// URL of the board; default: a server of its own.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")] = None,
+    http_port: Annotated[int | None, typer.Option(help="Port of the HTTP interface; default 8000, 0: a free one.")] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Port of the metrics; default 8002, 0: a free one.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM file with the certificate chain.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file with its private key.")] = None,
+    deploy: Annotated[list[Path] | None, typer.Option(help="Bundle to deploy before the ready line is printed; may be repeated.")] = None,
+) -> None:
+    """Run the platform of this machine until SIGTERM or SIGINT. Prints one line, ready http=… metrics=…, when it serves."""
+    from gateway import deploy as deploying
+    from gateway import settings as settings_of
+    from gateway import up as platform
+
+    options = {
+        "data": data,
+        "store": store,
+        "board": board,
+        "host": host,
+        "http_port": http_port,
+        "metrics_port": metrics_port,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+    }
+    try:
+        settings = settings_of.load(options)
+    except DespinaError as error:
+        sys.stderr.write(f"despina up: {error}\n")
+        raise typer.Exit(2) from None
+    token = settings.admin_token.get_secret_value() if settings.admin_token else None
+
+    def deploy_all(url: str, paths: Sequence[Path]) -> None:
+        with Client(url, token, settings.tls_cert) as client:
+            bundles = deploying.read(paths)
+            result = deploying.deploy(client, bundles, Quiet(), tag=LIVE, promote=True, dependents=Dependents.MOVE, wait_s=60.0)
+            _succeed(result["promotion"])
+
+    raise typer.Exit(platform.run(settings, deploy or [], deploy_all))
+
+
+@app.command()
+def down(
+    data: Annotated[Path | None, typer.Option(help="The data directory it was started with.")] = None, as_json: AsJson = False
+) -> None:
+    """Stop the platform that owns a data directory, and wait until it is gone."""
+    from gateway import settings as settings_of
+
+    data = data or settings_of.load({}).data
+    with _exits():
+        pid = owner_of(data)
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + GONE_S
+        while time.monotonic() < deadline:
+            try:
+                owner_of(data)
+            except NotFound:
+                _print(as_json, {"stopped": pid}, lambda: tables.out.print(f"stopped (pid {pid})"))
+                return
+            time.sleep(0.05)
+        raise InvalidRequest(f"pid {pid} has not stopped within {GONE_S:g} s")
+
+
+@app.command()
+def deploy(
+    paths: Annotated[list[Path], typer.Argument(help="Bundles; together they are one release.", metavar="PATH...")],
+    name: Annotated[str | None, typer.Option(help="Name of the function; default: the directory's.")] = None,
+    tag: Annotated[str, typer.Option(help="Tag to move.")] = LIVE,
+    promote: Annotated[bool, typer.Option("--promote/--no-promote", help="Move the tag once the version has answered its warm-up.")] = True,
+    dependents: DependentsOption = Dependents.MOVE,
+    wait: Wait = 60.0,
+    url: Url = URL,
+    as_json: AsJson = False,
+) -> None:
+    """Upload bundles as versions, callees first, and move the tag of all of them. Only files that the server lacks travel."""
+    from gateway import deploy as deploying
+
+    with _exits(), _client(url) as client, _watching(as_json) as watcher:
+        bundles = deploying.read(paths, name)
+        result = deploying.deploy(client, bundles, watcher, tag=tag, promote=promote, dependents=dependents, wait_s=wait)
+        watcher.end()
+        _print(as_json, result, lambda: tables.deployed(result))
+        _succeed(result["promotion"])
+
+
+@app.command()
+def invoke(
+    name: Annotated[str, typer.Argument(help="The function: NAME, NAME@3 or NAME@TAG.")],
+    image: Annotated[Path | None, typer.Option(help="A picture file, for a function that takes one as bytes.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="A file with a v2 request or {input: value}; - for standard input.")
+    ] = None,
+    inputs: Annotated[list[str] | None, typer.Option("--input", help="NAME=VALUE; VALUE is JSON, @file of JSON, or a string.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the answer.")] = 300.0,
+    as_json: Annotated[bool, typer.Option("--as-json", help="Print JSON, as is done where the output is no terminal.")] = False,
+    url: Url = URL,
+) -> None:
+    """Call a function. Names, types and shapes are checked before anything is sent."""
+    from gateway import invoke as invoking
+
+    with _exits(), _client(url) as client:
+        if sum(given is not None for given in (image, json_file, inputs)) > 1:
+            raise typer.BadParameter("--image, --json and --input exclude each other")
+        function, _, selector = name.partition("@")
+        metadata = client.metadata(function, selector or None)
+        body, header_length = invoking.encode(_inputs(metadata, image, json_file, inputs), metadata)
+        response = client.infer(function, selector or None, body, header_length, timeout)
+        length = response.headers.get("Inference-Header-Content-Length")
+        reply = invoking.decode(response.content, None if length is None else int(length))
+        version = response.headers["Despina-Version"]
+        _print(as_json or not sys.stdout.isatty(), reply, lambda: tables.answer(reply, version))
+
+
+@app.command("ls")
+def list_functions(url: Url = URL, as_json: AsJson = False) -> None:
+    """List the functions."""
+    with _exits(), _client(url) as client:
+        found = client.functions()
+        _print(as_json, found, lambda: tables.functions(found))
+
+
+@app.command()
+def show(name: str, url: Url = URL, as_json: AsJson = False) -> None:
+    """Show a function: its versions, tags, scale and replicas."""
+    with _exits(), _client(url) as client:
+        found, replicas = client.function(name), client.replicas(name)
+        _print(as_json, {**found, "replicas": replicas}, lambda: tables.function(found, replicas))
+
+
+@app.command()
+def diff(
+    name: str,
+    before: Annotated[str, typer.Argument(metavar="A", help="A version or a tag.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="A version or a tag.")],
+    url: Url = URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show what differs between two versions: files, configuration, manifest, lock."""
+    with _exits(), _client(url) as client:
+        tags = client.function(name)["tags"]
+        records = [client.version(name, _number(text, tags)) for text in (before, after)]
+        found = differences(*records)
+        _print(as_json, [difference._asdict() for difference in found], lambda: tables.diff(found))
+
+
+@app.command()
+def tag(
+    name: str,
+    tag: Annotated[str, typer.Argument()],
+    version: Annotated[int, typer.Argument(min=1)],
+    dependents: DependentsOption = Dependents.MOVE,
+    wait: Wait = 60.0,
+    url: Url = URL,
+    as_json: AsJson = False,
+) -> None:
+    """Point a tag at a version, once that has answered its warm-up."""
+    with _exits(), _client(url) as client:
+        _moved(as_json, client.move(name, tag, version, dependents, wait))
+
+
+@app.command()
+def rollback(
+    name: str,
+    to: Annotated[str | None, typer.Option(help="A version or a tag; default: what the tag was before.")] = None,
+    tag: Annotated[str, typer.Option(help="The tag to point back.")] = LIVE,
+    dependents: DependentsOption = Dependents.MOVE,
+    wait: Wait = 60.0,
+    url: Url = URL,
+    as_json: AsJson = False,
+) -> None:
+    """Point a tag back, and hold it there until it is moved by hand."""
+    with _exits(), _client(url) as client:
+        target = int(to) if to is not None and to.isascii() and to.isdigit() else to
+        _moved(as_json, client.rollback(name, target, tag, dependents, wait))
+
+
+@app.command()
+def scale(
+    name: str,
+    least: Annotated[int | None, typer.Option("--min", help="Replicas kept even without calls.")] = None,
+    most: Annotated[int | None, typer.Option("--max", help="Replicas at most.")] = None,
+    target: Annotated[float | None, typer.Option(help="Calls in flight that one replica should have.")] = None,
+    idle_s: Annotated[float | None, typer.Option(help="Seconds without a call before the last replica goes.")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Let the versions' own scale hold again.")] = False,
+    url: Url = URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show or override a function's scale, for all its versions, now and after any deploy."""
+    asked = {"min": least, "max": most, "target": target, "idle_s": idle_s}
+    given = {key: value for key, value in asked.items() if value is not None}
+    with _exits(), _client(url) as client:
+        if reset and given:
+            raise typer.BadParameter("--reset excludes the other options")
+        if reset:
+            client.clear_scale(name)
+        elif given:
+            client.put_scale(name, {**client.scale(name), **given})
+        found = client.scale(name)
+        words = ", ".join(f"{key} = {value}" for key, value in found.items()) or "the versions' own"
+        _print(as_json, found, lambda: tables.out.print(f"{name}: {words}"))
+
+
+@app.command()
+def logs(
+    name: str,
+    version: Annotated[str | None, typer.Option(help="A version or a tag; default live.")] = None,
+    lines: Annotated[int, typer.Option(min=1, max=10_000)] = 100,
+    url: Url = URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a version's replicas wrote last."""
+    with _exits(), _client(url) as client:
+        found = client.logs(name, version, lines)
+        _print(as_json, found, lambda: sys.stdout.writelines(f"{line}\n" for line in found["lines"]))
+
+
+class Quiet:
+    """Watches an upload and says nothing."""
+
+    def begin(self, name: str, size_bytes: int, missing_bytes: int) -> None: ...
+
+    def sent(self, size_bytes: int) -> None: ...
+
+    def recorded(self, version: Mapping[str, Any]) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Bars(Quiet):
+    """A bar for each bundle: how many of its missing bytes have gone out."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def begin(self, name: str, size_bytes: int, missing_bytes: int) -> None:
+        note = f"{name} ({tables.size(size_bytes)}, {tables.size(size_bytes - missing_bytes)} there already)"
+        self._task = self._progress.add_task(note, total=missing_bytes or None)
+
+    def sent(self, size_bytes: int) -> None:
+        assert self._task is not None
+        self._progress.advance(self._task, size_bytes)
+
+    def recorded(self, version: Mapping[str, Any]) -> None:
+        assert self._task is not None
+        self._progress.update(self._task, description=f"{version['name']} @ {version['version']}", total=1, completed=1)
+
+    def end(self) -> None:
+        self._progress.stop()
+
+
+def main() -> None:
+    app()
+
+
+def _client(url: str) -> Client:
+    ca = os.environ.get("DESPINA_CA_FILE")
+    return Client(url, os.environ.get("DESPINA_ADMIN_TOKEN"), Path(ca) if ca else None)
+
+
+@contextmanager
+def _watching(as_json: bool) -> Iterator[Quiet]:
+    if as_json or not sys.stderr.isatty():
+        yield Quiet()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
+    with Progress(*columns, console=tables.err) as progress:
+        yield Bars(progress)
+
+
+@contextmanager
+def _exits() -> Iterator[None]:
+    """Turns what went wrong into one line and an exit code."""
+    try:
+        yield
+    except DespinaError as error:
+        sys.stderr.write(f"despina: {error}\n")
+        raise typer.Exit(1) from None
+    except ServerUnreachable as error:
+        sys.stderr.write(f"despina: {error}\n")
+        raise typer.Exit(2) from None
+
+
+def _inputs(metadata: Mapping[str, Any], image: Path | None, json_file: Path | None, inputs: Sequence[str] | None) -> list[Tensor]:
+    from gateway import invoke as invoking
+
+    if image is not None:
+        return invoking.from_image(metadata, _read(image))
+    if json_file is not None:
+        data = sys.stdin.buffer.read() if str(json_file) == "-" else _read(json_file)
+        try:
+            request = json.loads(data)
+        except ValueError as error:
+            raise InvalidRequest(f"{json_file} is not JSON: {error}") from None
+        return invoking.from_request(metadata, request)
+    return invoking.from_values(metadata, dict(invoking.typed(text) for text in inputs or ()))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _number(text: str, tags: Mapping[str, Any]) -> int:
+    """A version as typed: a number, or a tag's name."""
+    if text in tags:
+        return int(tags[text]["version"])
+    if not (text.isascii() and text.isdigit()):
+        raise NotFound(f"{text!r} is neither a version nor one of its tags: {', '.join(tags) or 'it has none'}")
+    return int(text)
+
+
+def _print(as_json: bool, value: Any, shown: Callable[[], object]) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    else:
+        shown()
+
+
+def _moved(as_json: bool, moved: Mapping[str, Any]) -> None:
+    def shown() -> None:
+        tables.out.print(f"{moved['name']} {moved['tag']} @ {moved['version']}")
+        tables.promotion(moved["promotion"])
+
+    _print(as_json, moved, shown)
+    _succeed(moved["promotion"])
+
+
+def _succeed(promotion: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest when a tag should have moved and did not."""
+    if promotion["state"] not in ("moved", "skipped"):
+        raise InvalidRequest(f"the tag has not moved: {promotion['reason']}")

@@ -1,0 +1,193 @@
+"""A small client of the public HTTP interface. What the command line does, anybody can do with these routes."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Protocol, Self
+from urllib.parse import quote
+
+import httpx
+
+from functions.errors import DespinaError, tree
+from functions.records import File
+
+CHUNK = 256 * 1024
+SLACK_S = 30.0
+"""So much longer than what a request itself may wait does the client."""
+_KINDS = {kind.code: kind for kind in tree()}
+
+
+class ServerUnreachable(Exception):
+    """Nobody answers at this URL, or not in HTTP, or not in time."""
+
+
+class Progress(Protocol):
+    """Told how many bytes of an upload have gone out."""
+
+    def __call__(self, size_bytes: int) -> None: ...
+
+
+class Client:
+    """One server. Every method raises the DespinaError that the server answered, or ServerUnreachable."""
+
+    def __init__(self, url: str, token: str | None = None, ca: Path | None = None, timeout_s: float = 60.0) -> None:
+        """``ca`` is a PEM file with the certificates to trust for https, instead of the system's; whom they name is not checked
+        then, since a server's own certificate may be all there is. Raises ServerUnreachable for one that cannot be read."""
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        verify = True if ca is None else _trusting(ca)
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, verify=verify, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._http.close()
+
+    # Looking
+
+    def functions(self) -> list[dict[str, Any]]:
+        return list(self._json("GET", "/v1/functions")["functions"])
+
+    def function(self, name: str) -> dict[str, Any]:
+        return self._json("GET", f"/v1/functions/{_part(name)}")
+
+    def version(self, name: str, version: int) -> dict[str, Any]:
+        return self._json("GET", f"/v1/functions/{_part(name)}/versions/{version}")
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        return list(self._json("GET", f"/v1/functions/{_part(name)}/history")["history"])
+
+    def replicas(self, name: str) -> list[dict[str, Any]]:
+        return list(self._json("GET", f"/v1/functions/{_part(name)}/replicas")["replicas"])
+
+    def logs(self, name: str, version: str | None, lines: int) -> dict[str, Any]:
+        return self._json("GET", f"/v1/functions/{_part(name)}/logs", params=_given(version=version, lines=lines))
+
+    def metadata(self, name: str, selector: str | None = None) -> dict[str, Any]:
+        return self._json("GET", _model(name, selector))
+
+    # Publishing
+
+    def missing(self, sizes: Mapping[str, int]) -> list[str]:
+        """Of blobs by sha256 and size, those the server lacks."""
+        return list(self._json("POST", "/v1/blobs/missing", json=dict(sizes))["missing"])
+
+    def put_blob(self, sha256: str, path: Path, progress: Progress) -> None:
+        with path.open("rb") as file:
+            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(path.stat().st_size)}
+            self._json("PUT", f"/v1/blobs/{sha256}", content=_pieces(file, progress), headers=headers)
+
+    def upload(
+        self,
+        name: str,
+        files: Mapping[str, File],
+        *,
+        tag: str,
+        promote: bool,
+        dependents: str = "move",
+        wait_s: float = 60.0,
+        with_: Mapping[str, int] | None = None,
+        release: str = "",
+    ) -> dict[str, Any]:
+        """Record a version from blobs that the server has. What is promoted waits for the warm-up up to ``wait_s``."""
+        query = {
+            "tag": tag,
+            "promote": "true" if promote else "false",
+            "dependents": dependents,
+            "wait": wait_s,
+            "with": ",".join(f"{callee}@{version}" for callee, version in (with_ or {}).items()),
+            "release": release,
+        }
+        body = {"files": {path: list(file) for path, file in files.items()}}
+        path = f"/v1/functions/{_part(name)}/versions"
+        return self._json("POST", path, params=query, json=body, timeout=wait_s + 4 * SLACK_S)
+
+    def release(self, moves: Mapping[str, int], tag: str, dependents: str, wait_s: float) -> dict[str, Any]:
+        """Move one tag of several functions together."""
+        body = {"moves": dict(moves), "tag": tag, "dependents": dependents, "wait": wait_s}
+        return self._json("POST", "/v1/releases", json=body, timeout=wait_s + SLACK_S)
+
+    def move(self, name: str, tag: str, version: int, dependents: str, wait_s: float) -> dict[str, Any]:
+        query = {"dependents": dependents, "wait": wait_s}
+        path = f"/v1/functions/{_part(name)}/tags/{_part(tag)}"
+        return self._json("PUT", path, params=query, json={"version": version}, timeout=wait_s + SLACK_S)
+
+    def rollback(self, name: str, to: int | str | None, tag: str, dependents: str, wait_s: float) -> dict[str, Any]:
+        query = {"dependents": dependents, "wait": wait_s}
+        path = f"/v1/functions/{_part(name)}/rollback"
+        return self._json("POST", path, params=query, json={**_given(to=to), "tag": tag}, timeout=wait_s + SLACK_S)
+
+    def scale(self, name: str) -> dict[str, Any]:
+        return self._json("GET", f"/v1/functions/{_part(name)}/scale")
+
+    def put_scale(self, name: str, scale: Mapping[str, Any]) -> dict[str, Any]:
+        return self._json("PUT", f"/v1/functions/{_part(name)}/scale", json=dict(scale))
+
+    def clear_scale(self, name: str) -> dict[str, Any]:
+        return self._json("DELETE", f"/v1/functions/{_part(name)}/scale")
+
+    # Calling
+
+    def infer(self, name: str, selector: str | None, body: bytes, header_length: int | None, timeout_s: float) -> httpx.Response:
+        """Send a v2 infer body; ``header_length`` is None where all of it is JSON. The answer's status is 200."""
+        headers = {} if header_length is None else {"Inference-Header-Content-Length": str(header_length)}
+        headers["Despina-Timeout-Us"] = str(round(timeout_s * 1e6))
+        return self._send("POST", f"{_model(name, selector)}/infer", content=body, headers=headers, timeout=timeout_s + SLACK_S)
+
+    def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        response = self._send(method, path, **options)
+        try:
+            found: dict[str, Any] = response.json()
+        except ValueError:
+            raise ServerUnreachable(f"{self.url}{path} does not answer in JSON; is that a Despina server?") from None
+        return found
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **options)
+        except httpx.HTTPError as error:
+            raise ServerUnreachable(f"no answer from {self.url}: {error or type(error).__name__}") from None
+        if response.is_success:
+            return response
+        raise _error(response)
+
+
+def _trusting(ca: Path) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise ServerUnreachable(f"{ca} holds no certificates: {error}") from None
+    context.check_hostname = False
+    return context
+
+
+def _error(response: httpx.Response) -> DespinaError:
+    """The error that the server answered, as the class of its code."""
+    try:
+        message = str(response.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        message = response.text[:500] or f"HTTP status {response.status_code}"
+    return _KINDS.get(response.headers.get("Despina-Error", ""), DespinaError)(message)
+
+
+def _pieces(file: BinaryIO, progress: Progress) -> Iterator[bytes]:
+    while piece := file.read(CHUNK):
+        yield piece
+        progress(len(piece))
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _model(name: str, selector: str | None) -> str:
+    path = f"/v2/models/{_part(name)}"
+    return path if selector is None else f"{path}/versions/{_part(selector)}"
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}

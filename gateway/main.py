@@ -1,0 +1,212 @@
+"""The gateway process: ``python -m gateway.main '<settings as JSON>'``. Builds everything of the HTTP door, knows everybody.
+
+It inherits the listening socket, so that no client sees a closed port while this process is started again. It prints one line of
+JSON, ``{"ready": {"pid": n}}``, when it serves. SIGTERM and SIGINT are only noted; then the loop drains and exits 0.
+``DESPINA_ADMIN_TOKEN`` is read from the environment: a process's arguments are everybody's to see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+import uvloop
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from functions.bundle import Inspected, Limits
+from functions.errors import DespinaError, InvalidRequest
+from functions.names import Ref, parse_ref
+from gateway.admit import Gate
+from gateway.app import create
+from gateway.express import Express
+from gateway.lane import Lane
+from gateway.parts import Parts
+from gateway.settings import LOOPBACK, HttpLimits
+from registry.service import Registry
+from registry.stores import open_store
+from workers.fleet.board import open_board
+from workers.fleet.node_client import NodeAddress
+from workers.fleet.nodes import Nodes
+from workers.fleet.reporter import report
+from workers.fleet.rollout import Rollout
+from workers.fleet.router import Router, RouterSettings
+from workers.fleet.terms import Terms
+from workers.node.inspection import inspect
+from workers.process import page as pages
+
+log = logging.getLogger("despina.gateway")
+
+REFRESH_S = 1.0
+"""How often it is looked what other processes have written to the store."""
+SWEEP_S = 3600.0
+NODE_WAIT_S = 30.0
+
+
+class GatewaySettings(BaseModel):
+    """What ``python -m gateway.main`` is told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    listener: int = Field(description="File descriptor of the listening socket, inherited.")
+    host: str = Field(description="The address it is bound to.")
+    hosts: tuple[str, ...] = Field(default=(), description="Further host names by which routes that change things may be called.")
+    tls_cert: Path | None = Field(default=None, description="PEM file with the certificate chain.")
+    tls_key: Path | None = Field(default=None, description="PEM file with its private key.")
+    http: HttpLimits = Field(default_factory=HttpLimits, description="Limits of the HTTP server.")
+    store: str = Field(description="URL of the store of versions and tags.")
+    board: str = Field(description="URL of the board.")
+    staging: Path = Field(description="Directory for what is being uploaded; emptied at the start.")
+    upload_mb: int = Field(ge=1, description="Most MiB of one upload, packed and unpacked.")
+    pages: Path = Field(description="Directory of the machine's shared pages.")
+    node: str = Field(description="Path of the node's control socket.")
+    node_token: str = Field(min_length=16, description="What the node's control socket asks for.")
+    drain_s: float = Field(gt=0, description="Seconds that running requests get at the end.")
+
+
+class _Server(uvicorn.Server):
+    """The process's signals belong to its main file."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Gateway:
+    """One gateway, assembled. Made on the loop that runs it."""
+
+    def __init__(self, settings: GatewaySettings, registry: Registry, token: str | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._registry = registry
+        self.page = settings.pages / f"gateway-{os.getpid()}"
+        pages.create(str(self.page))
+        page = pages.Page(str(self.page))
+        catalog = registry.catalog
+        self.nodes = Nodes([NodeAddress(f"unix:{settings.node}", settings.node_token)])
+        self.router = Router(self.nodes, self._terms, self._resolve, page, RouterSettings(bytes_in_flight=settings.http.bodies_mb << 20))
+        hosts = LOOPBACK | {settings.host.lower(), *(host.lower() for host in settings.hosts)}
+        gate = Gate(catalog, loop.time, token=token, hosts=hosts, any_host=token is not None and not settings.hosts)
+        self.lane = Lane(gate, self.router, settings.http, page)
+        limits = Limits(total_bytes=settings.upload_mb << 20)
+        rollout = Rollout(registry, self.nodes, partial(_inspect, limits), settings.staging)
+        self.parts = Parts(gate, registry, self.nodes, rollout, settings.staging, settings.upload_mb << 20)
+        self.server = _Server(
+            uvicorn.Config(
+                create(self.parts),
+                http=partial(Express, lane=self.lane),  # type: ignore[arg-type]  # uvicorn only calls it
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                proxy_headers=False,
+                backlog=4096,
+                timeout_graceful_shutdown=max(1, round(settings.drain_s)),
+                ssl_certfile=settings.tls_cert,
+                ssl_keyfile=settings.tls_key,
+            )
+        )
+
+    async def watch_store(self) -> None:
+        """See what other processes write, and remove what nobody needs any more; for as long as this runs."""
+        said, swept = "", time.monotonic()
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            try:
+                await asyncio.to_thread(self._registry.catalog.refresh)
+                if time.monotonic() - swept > SWEEP_S:
+                    swept = time.monotonic()
+                    log.info("store_swept %s", await asyncio.to_thread(self._registry.sweep))
+            except DespinaError as error:  # What is known already is served on; one line for each new reason.
+                if str(error) != said:
+                    log.warning("store_unreadable code=%s error=%s", error.code, error)
+                said = str(error)
+            else:
+                said = ""
+
+    def _terms(self, ref: Ref) -> Terms:
+        record = self._registry.catalog.peek(*ref)
+        return Terms.of(record.manifest if record else {}, self._registry.catalog.scale(ref.name))
+
+    def _resolve(self, caller: Ref, name: str) -> Ref:
+        """``NAME@V`` is a locked, shared callee; ``NAME`` one that only the running code knew: where ``live`` points now."""
+        if "@" in name:
+            return parse_ref(name)
+        found = self._registry.catalog.resolve(name, None)
+        ref = Ref(name, found if isinstance(found, int) else found.version)
+        log.debug("drift caller=%s callee=%s", caller, ref)
+        return ref
+
+
+async def _inspect(limits: Limits, source: Path, name: str, staging: Path) -> Inspected:
+    return await inspect(source, name, staging, limits)
+
+
+async def serve(settings: GatewaySettings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises OSError and DespinaError when it cannot start."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await asyncio.to_thread(_empty, settings.staging)
+    registry = Registry(open_store(settings.store), time.time)
+    await asyncio.to_thread(registry.catalog.load)
+    gateway = Gateway(settings, registry, os.environ.get("DESPINA_ADMIN_TOKEN"))
+    gateway.nodes.start()
+    await gateway.nodes.wait_connected(NODE_WAIT_S)
+    listener = socket.socket(fileno=settings.listener)
+    board = open_board(settings.board)
+    async with asyncio.TaskGroup() as group:
+        watching = [
+            group.create_task(gateway.watch_store()),
+            group.create_task(report(board, f"gateway-{os.getpid()}", gateway.router.observations)),
+        ]
+        serving = group.create_task(gateway.server.serve([listener]))
+        while not gateway.server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        print(json.dumps({"ready": {"pid": os.getpid()}}), flush=True)
+        log.info("gateway_ready")
+        await stop.wait()
+        log.info("gateway_draining")
+        gateway.parts.draining = gateway.lane.draining = True
+        gateway.server.should_exit = True
+        await serving
+        await gateway.router.close(1.0)
+        await gateway.nodes.close()
+        for task in watching:
+            task.cancel()
+    await board.close()
+    log.info("gateway_stopped")
+
+
+def _empty(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True, mode=0o700)
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        uvloop.run(serve(GatewaySettings.model_validate_json(sys.argv[1])))
+    except (ValidationError, InvalidRequest, OSError) as error:
+        sys.stderr.write(f"gateway: {error}\n")
+        sys.exit(2)
+    except DespinaError as error:
+        sys.stderr.write(f"gateway: {error}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

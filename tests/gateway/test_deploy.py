@@ -1,0 +1,124 @@
+# ruff: noqa: ARG002  (fakes keep the signatures of what they stand for)
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from functions.errors import BundleRefused, InvalidRequest
+from functions.records import File
+from gateway import deploy
+
+CONFIG = (
+    'backend: "python"\nmax_batch_size: 0\n'
+    'input [{ name: "X", data_type: TYPE_FP32, dims: [1] }]\noutput [{ name: "Y", data_type: TYPE_FP32, dims: [1] }]\n'
+)
+MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
+
+
+def bundle(root: Path, name: str, *calls: str) -> Path:
+    path = root / name
+    (path / "1").mkdir(parents=True)
+    (path / "config.pbtxt").write_text(CONFIG)
+    (path / "1" / "model.py").write_text(MODEL)
+    (path / "function.toml").write_text("[calls]\n" + "".join(f"{callee} = {{}}\n" for callee in calls))
+    return path
+
+
+class FakeServer:
+    """Remembers what a client would have sent."""
+
+    def __init__(self, known: set[str]) -> None:
+        self.known = known
+        self.sent: list[str] = []
+        self.uploads: list[tuple[str, dict[str, int], bool]] = []
+        self.releases: list[tuple[dict[str, int], str]] = []
+
+    def missing(self, sizes: dict[str, int]) -> list[str]:
+        return sorted(sizes.keys() - self.known)
+
+    def put_blob(self, sha256: str, path: Path, progress: Any) -> None:
+        self.known.add(sha256)
+        self.sent.append(path.name)
+        progress(path.stat().st_size)
+
+    def upload(self, name: str, files: dict[str, File], *, tag: str, promote: bool, with_: dict[str, int]) -> dict[str, Any]:
+        self.uploads.append((name, with_, promote))
+        return {"name": name, "version": 10 + len(self.uploads)}
+
+    def release(self, moves: dict[str, int], tag: str, dependents: str, wait_s: float) -> dict[str, Any]:
+        self.releases.append((moves, tag))
+        return {"release": "r", "promotion": {"state": "promoted", "reason": "", "dependents": []}}
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def begin(self, name: str, size_bytes: int, missing_bytes: int) -> None:
+        self.missing = missing_bytes
+
+    def sent(self, size_bytes: int) -> None:
+        self.bytes += size_bytes
+
+    def recorded(self, version: Any) -> None: ...
+
+
+def run(server: FakeServer, paths: list[Path], promote: bool = True) -> dict[str, Any]:
+    bundles = deploy.read(paths)
+    return deploy.deploy(server, bundles, Counting(), tag="live", promote=promote, dependents="move", wait_s=1)  # type: ignore[arg-type]
+
+
+def test_callees_are_recorded_first_and_callers_are_locked_to_them(tmp_path: Path) -> None:
+    paths = [bundle(tmp_path, "top", "mid", "elsewhere"), bundle(tmp_path, "mid", "leaf"), bundle(tmp_path, "leaf")]
+    server = FakeServer(set())
+    run(server, paths)
+
+    assert [("leaf", {}, False), ("mid", {"leaf": 11}, False), ("top", {"mid": 12}, False)] == server.uploads
+    assert [({"leaf": 11, "mid": 12, "top": 13}, "live")] == server.releases
+
+
+def test_only_what_the_server_lacks_travels(tmp_path: Path) -> None:
+    path = bundle(tmp_path, "f")
+    server = FakeServer(set())
+    run(server, [path])
+    (path / "1" / "model.py").write_text(MODEL + "# changed\n")
+    server.sent.clear()
+    run(server, [path])
+
+    assert ["model.py"] == server.sent
+
+
+def test_nothing_moves_without_promotion(tmp_path: Path) -> None:
+    server = FakeServer(set())
+    result = run(server, [bundle(tmp_path, "f")], promote=False)
+
+    assert ([], "skipped") == (server.releases, result["promotion"]["state"])
+
+
+def test_bundles_that_call_each_other_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleRefused, match="circle"):
+        deploy.read([bundle(tmp_path, "a", "b"), bundle(tmp_path, "b", "a")])
+
+
+def test_a_bundle_that_cannot_be_read_here_is_left_to_the_server(tmp_path: Path) -> None:
+    path = bundle(tmp_path, "f")
+    (path / "config.pbtxt").write_text("nonsense {")
+
+    assert frozenset() == deploy.read([path])[0].calls
+
+
+@pytest.mark.parametrize("broken", ["missing", "file"])
+def test_a_path_that_is_no_bundle_is_refused(tmp_path: Path, broken: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidRequest, match="not a directory"):
+        deploy.read([tmp_path / broken])
+
+
+def test_a_name_is_for_one_bundle(tmp_path: Path) -> None:
+    paths = [bundle(tmp_path, "a"), bundle(tmp_path, "b")]
+    with pytest.raises(InvalidRequest, match="--name"):
+        deploy.read(paths, "c")
+
+    assert "c" == deploy.read(paths[:1], "c")[0].name
