@@ -1,0 +1,191 @@
+"""Processes die: a replica, the node, the whole tree. What was running is lost with a reason, everything else is answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.flows import bundles as make
+from tests.flows.load import Load
+from tests.flows.platform import Platform, alive, running, wait_for
+
+BODY = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 16], "data": [float(i) for i in range(16)]}]}
+
+
+def _pid(platform: Platform, name: str) -> int:
+    ready = [replica for replica in platform.replicas(name) if replica["state"] in ("ready", "busy")]
+    return int(ready[0]["pid"]) if ready else 0
+
+
+def test_a_killed_replica_loses_at_most_its_running_batch(platform: Platform, bundles: Path) -> None:
+    connections, kills = 8, 10
+    platform.upload(make.identity(bundles)).expect(201)
+    with Load(platform, connections, "/v2/models/identity/infer", BODY) as load:
+        for _ in range(kills):
+            pid = wait_for(lambda: _pid(platform, "identity"), 30, "a ready replica")
+            before = load.count()
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda old=pid: _pid(platform, "identity") not in (0, old), 30, "a new replica")
+            wait_for(lambda n=before: load.count() > n + 2 * connections, 30, "answers after the kill")
+
+    assert load.seen.errors == []
+    assert len(load.seen.failed) <= connections * kills
+    for answer in load.seen.failed:
+        assert answer.headers["despina-error"] == "replica_died"
+        assert "SIGKILL" in answer.json["error"] or "signal 9" in answer.json["error"]
+    right = [1.0 * i for i in range(16)]
+    assert all(answer.json["outputs"][0]["data"] == right for answer in load.seen.answers if answer.status == 200)
+
+
+def test_a_death_in_the_batch_fails_that_call_and_not_those_that_wait(platform: Platform, bundles: Path) -> None:
+    bundle = make.python(
+        bundles,
+        "mortal",
+        "input [{ name: 'X', data_type: TYPE_INT32, dims: [1] }]\noutput [{ name: 'Y', data_type: TYPE_INT32, dims: [1] }]",
+        """
+        import os, time
+        import triton_python_backend_utils as pb_utils
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                x = requests[0].inputs()[0].as_numpy()
+                if x[0] < 0:
+                    time.sleep(0.5)
+                    os._exit(13)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)])]
+        """,
+    )
+    platform.upload(bundle).expect(201)
+    deadly = {"inputs": [{"name": "X", "datatype": "INT32", "shape": [1], "data": [-1]}]}
+    harmless = {"inputs": [{"name": "X", "datatype": "INT32", "shape": [1], "data": [7]}]}
+    connection = platform.connection()
+    connection.request("POST", "/v2/models/mortal/infer", json.dumps(deadly), {"Content-Type": "application/json"})
+    with Load(platform, 4, "/v2/models/mortal/infer", harmless) as load:
+        died = connection.getresponse()
+        body = died.read()
+        count = load.count()
+        wait_for(lambda: load.count() > count + 8, 30, "answers after the death")
+    connection.close()
+
+    assert died.getheader("Despina-Error") == "replica_died"
+    assert b"13" in body
+    assert load.seen.errors == []
+    assert load.seen.failed == []
+
+
+def test_a_hung_batch_is_killed_at_its_limit_and_neighbours_go_on(platform: Platform, bundles: Path) -> None:
+    code = """
+    import ctypes
+    import triton_python_backend_utils as pb_utils
+
+    class TritonPythonModel:
+        def execute(self, requests):
+            x = requests[0].inputs()[0].as_numpy()
+            if x[0] < 0:
+                ctypes.PyDLL(None).sleep(600)  # PyDLL keeps the GIL: no thread of this process runs any more
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)])]
+    """
+    config = "input [{ name: 'X', data_type: TYPE_INT32, dims: [1] }]\noutput [{ name: 'Y', data_type: TYPE_INT32, dims: [1] }]"
+    bundle = make.python(bundles, "hangs", config, code, **{"function.toml": "[limits]\ntimeout_s = 2\nkill_s = 3\n"})
+    platform.upload(bundle).expect(201)
+    start = time.monotonic()
+    answer = platform.request(
+        "POST", "/v2/models/hangs/infer", {"inputs": [{"name": "X", "datatype": "INT32", "shape": [1], "data": [-1]}]}
+    )
+
+    assert (answer.status, answer.headers["despina-error"]) == (504, "deadline_exceeded")
+    assert 1.9 <= time.monotonic() - start < 3.5
+
+    good = {"inputs": [{"name": "X", "datatype": "INT32", "shape": [1], "data": [7]}]}
+
+    def answered() -> bool:
+        return platform.request("POST", "/v2/models/hangs/infer", good).status == 200
+
+    wait_for(answered, 20, "the next answer after the kill")
+
+
+def test_killing_the_parent_leaves_no_process(tmp_path: Path, bundles: Path) -> None:
+    bundle = make.python(
+        bundles,
+        "spawner",
+        "input [{ name: 'X', data_type: TYPE_INT32, dims: [1] }]\noutput [{ name: 'Y', data_type: TYPE_INT32, dims: [1] }]",
+        """
+        import subprocess
+        import triton_python_backend_utils as pb_utils
+
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.children = [subprocess.Popen(["sleep", "600"]), subprocess.Popen(["sleep", "600"], start_new_session=True)]
+
+            def execute(self, requests):
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", requests[0].inputs()[0].as_numpy())])]
+        """,
+    )
+    platform = Platform.start(tmp_path / "data")
+    try:
+        platform.upload(bundle).expect(201)
+        tree = platform.descendants()
+
+        assert len(tree) >= 6
+
+        platform.process.kill()
+        platform.process.wait(10)
+        wait_for(lambda: not any(alive(pid) for pid in tree), 15, "every process gone")
+    finally:
+        platform.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_leaves_no_process(tmp_path: Path, bundles: Path, number: signal.Signals) -> None:
+    started = tmp_path / "started"
+    slow = make.python(
+        bundles,
+        "slow",
+        "input [{ name: 'X', data_type: TYPE_INT32, dims: [1] }]\noutput [{ name: 'Y', data_type: TYPE_INT32, dims: [1] }]",
+        """
+        import time
+        import triton_python_backend_utils as pb_utils
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                open(STARTED, "w").close()
+                time.sleep(1.0)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", requests[0].inputs()[0].as_numpy())])]
+        """.replace("STARTED", repr(str(started))),
+    )
+    platform = Platform.start(tmp_path / "data")
+    try:
+        platform.upload(slow).expect(201)
+        tree = platform.descendants()
+        connection = platform.connection()
+        connection.request("POST", "/v2/models/slow/infer", b'{"inputs":[{"name":"X","datatype":"INT32","shape":[1],"data":[7]}]}')
+        wait_for(started.exists, 10, "the call runs")
+        platform.process.send_signal(number)
+        answer = connection.getresponse()
+
+        assert answer.status == 200
+        assert b"7" in answer.read()
+
+        connection.close()
+
+        assert platform.process.wait(40) == 0
+
+        wait_for(lambda: not any(alive(pid) for pid in tree), 5, "every process gone")
+    finally:
+        platform.stop()
+
+
+def test_the_platform_outlives_its_node(tmp_path: Path, bundles: Path) -> None:
+    with running(tmp_path / "data") as platform:
+        platform.upload(make.identity(bundles)).expect(201)
+        platform.request("POST", "/v2/models/identity/infer", BODY).expect(200)
+        node = next(pid for pid in platform.descendants() if b"workers.node.main" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        replica = _pid(platform, "identity")
+        os.kill(node, signal.SIGKILL)
+        wait_for(lambda: not alive(replica), 10, "the dead node's replicas gone")
+        wait_for(lambda: platform.request("POST", "/v2/models/identity/infer", BODY).status == 200, 30, "an answer from the new node")
