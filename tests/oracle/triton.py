@@ -1,7 +1,7 @@
 """A real Triton Inference Server on this machine, as the judge of behaviour and the peer to measure against.
 
 ``python -m tests.oracle.triton DIR`` installs it (Triton 2.51: core, ensembles, Python backend; CPU only) out of the
-``nvidia-pytriton`` wheel into a virtual environment under DIR, about 400 MB. ``DESPINA_TRITON=DIR`` then lets tests and benches use it.
+``nvidia-pytriton`` wheel into a virtual environment under DIR, about 400 MB. ``TRITON_HOME=DIR`` then lets tests and benches use it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ WHEEL = "nvidia-pytriton==0.7.0"
 
 
 def installed() -> Path | None:
-    """Where DESPINA_TRITON says a Triton is installed, or None."""
-    named = os.environ.get("DESPINA_TRITON")
+    """Where TRITON_HOME says a Triton is installed, or None."""
+    named = os.environ.get("TRITON_HOME")
     return Path(named) if named and (Path(named) / "tritonserver").exists() else None
 
 

@@ -455,6 +455,26 @@ async def test_a_replica_that_does_not_accept_yet_is_dialled_again(
     await slow.stop()
 
 
+async def test_a_replica_with_a_token_that_is_none_is_left_alone(
+    router: Router, nodes: FakeNodes, replica: MakeReplica, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = await replica(F)
+    nodes.tell(replace(target.event, token="no hex"))
+    await until(lambda: "replica_unusable" in caplog.text)
+
+    assert 0 == target.connections == router.pool(F).replicas
+
+
+async def test_closing_while_a_link_is_dialled_ends(nodes: FakeNodes, replica: MakeReplica) -> None:
+    target = await replica(F)
+    for turns in range(6):
+        router = Router(nodes, lambda _ref: Terms(), lambda _caller, name: Ref(name, 1))
+        nodes.tell(target.event)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await asyncio.wait_for(router.close(0.0), 5)
+
+
 # -- nothing a replica sends is trusted -------------------------------------------------------------------------------
 
 

@@ -1,0 +1,261 @@
+"""Publishes bundles and moves tags: a target is warm before its tag moves by one write, and its dependents follow, callees before callers.
+
+    inspect → blobs → record → warm the targets → move their tags → lock the dependents again, warm them → move their tags
+
+Requests complete on the version they started on, so nothing waits for the loser; it stays warm for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import shutil
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from functions.bundle import Inspected
+from functions.errors import DespinaError, NotFound, PreconditionFailed
+from functions.names import LIVE, Ref, tag_name
+from functions.records import VersionRecord
+from registry.relock import Relock
+from registry.service import Registry
+from workers.fleet.promotion import Dependent, Dependents, Outcome, Promotion, Published
+from workers.fleet.warming import Fleet, warm
+
+log = logging.getLogger(__name__)
+
+Inspect = Callable[[Path, str, Path], Awaitable[Inspected]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A dependent that may move."""
+
+    step: Relock
+    version: int
+    epoch: int
+    """Its tag's epoch when it was planned: a tag that somebody moved meanwhile is theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What all moves of one request share."""
+
+    tag: str
+    by: str
+    release: str
+    wait_s: float
+
+
+class Rollout:
+    """Used on one loop. Two moves of one function wait for each other, also through several requests; ``inspect(source, name,
+    staging)`` is the throw-away process's word on a bundle."""
+
+    def __init__(self, registry: Registry, nodes: Fleet, inspect: Inspect, staging: Path) -> None:
+        self._registry = registry
+        self._nodes = nodes
+        self._inspect = inspect
+        self._staging = staging
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def publish(
+        self,
+        source: Path,
+        name: str,
+        *,
+        tag: str = LIVE,
+        promote: bool = True,
+        dependents: str = Dependents.MOVE,
+        wait_s: float = 60.0,
+        by: str,
+        release: str,
+        with_: Mapping[str, int] | None = None,
+    ) -> Published:
+        """Record the bundle at ``source`` (an archive or a directory) as a version of ``name``, and move ``tag`` to it if
+        ``promote``. A recorded version stays also when it cannot be promoted; the promotion says why.
+
+        Raises BundleRefused, TooLarge, InvalidRequest, StoreUnreachable, with nothing recorded."""
+        staging = self._staging / f"publish-{secrets.token_hex(8)}"
+        try:
+            inspected = await self._inspect(source, name, staging)
+            record, created = await asyncio.to_thread(self._registry.record, inspected, name, by, with_)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
+        log.info("published version=%s digest=%s created=%s by=%s release=%s", record.ref, record.digest, created, by, release)
+        if promote:
+            try:
+                promotion = await self.move(
+                    {name: record.version}, tag, expect=None, dependents=dependents, wait_s=wait_s, by=by, release=release, reason="promote"
+                )
+            except DespinaError as error:  # recorded it is; its caller must hear both
+                promotion = Promotion(Outcome.FAILED, str(error), error=error)
+        else:
+            promotion = Promotion(Outcome.SKIPPED, "it was not asked to be promoted")
+        return Published(record, created, self._tags(record), promotion)
+
+    async def move(
+        self,
+        moves: Mapping[str, int],
+        tag: str = LIVE,
+        *,
+        expect: int | None = None,
+        dependents: str = Dependents.MOVE,
+        wait_s: float = 60.0,
+        by: str,
+        release: str,
+        held: bool = False,
+        reason: str = "set",
+    ) -> Promotion:
+        """Point ``tag`` of each function in ``moves`` at its version, as one release; ``expect`` is the epoch that the tags must be at.
+
+        A target that cannot be made ready within ``wait_s``, or (``require``) a dependent that cannot follow, ends it as ``failed``
+        with nothing moved. Dependents have ``wait_s`` of their own. Raises PreconditionFailed, NotFound, InvalidRequest, Conflict
+        and StoreUnreachable."""
+        terms, mode = _Terms(tag, by, release, wait_s), Dependents(dependents)
+        async with self._alone(moves):
+            await asyncio.to_thread(self._check, moves, tag, expect)
+            try:
+                await self._warm_targets(moves, terms)
+            except DespinaError as error:
+                return Promotion(Outcome.FAILED, str(error), error=error)
+            ready: list[_Ready] = []
+            told: list[Dependent] = []
+            if mode is Dependents.REQUIRE:
+                ready, told = await self._prepare(moves, terms)
+                if told:
+                    return Promotion(Outcome.FAILED, f"not all dependents can follow: {told[0].name}: {told[0].reason}", tuple(told))
+            for name, version in moves.items():
+                await asyncio.to_thread(self._registry.move, name, tag, version, by, release, expect, held, reason)
+                log.info("moved function=%s tag=%s version=%d by=%s release=%s reason=%s", name, tag, version, by, release, reason)
+            if mode is Dependents.KEEP:
+                told = await self._kept(moves, tag)
+            elif mode is Dependents.MOVE:
+                ready, told = await self._prepare(moves, terms)
+            moved = [await self._follow(each, terms) for each in ready]
+            return Promotion(Outcome.MOVED, "", (*moved, *told))
+
+    async def rollback(
+        self,
+        name: str,
+        to: int | str | None = None,
+        *,
+        tag: str = LIVE,
+        dependents: str = Dependents.MOVE,
+        wait_s: float = 60.0,
+        by: str,
+        release: str,
+    ) -> Promotion:
+        """Point ``tag`` back at ``to`` (a version, another tag's name; None: what it was before), and hold it there: re-locks pass
+        it by until it is moved by hand. Ends and raises like ``move``."""
+        version = await asyncio.to_thread(self._registry.rollback_version, name, tag, to)
+        return await self.move(
+            {name: version}, tag, dependents=dependents, wait_s=wait_s, by=by, release=release, held=True, reason="rollback"
+        )
+
+    # -- targets ------------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, moves: Mapping[str, int]) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            for name in sorted(moves):  # in one order, so that two releases cannot wait for each other
+                await stack.enter_async_context(self._locks[name])
+            yield
+
+    def _check(self, moves: Mapping[str, int], tag: str, expect: int | None) -> None:
+        """What would be refused in the end is refused before anything is warmed."""
+        tag_name(tag)
+        for name, version in moves.items():
+            self._registry.catalog.refresh(name)
+            self._registry.catalog.record(name, version)
+            epoch = self._epoch(name, tag)
+            if expect is not None and expect != epoch:
+                raise PreconditionFailed(f"the tag '{tag}' of '{name}' is at epoch {epoch}, not {expect}")
+
+    async def _warm_targets(self, moves: Mapping[str, int], terms: _Terms) -> None:
+        warming = [self._warm(Ref(name, version), terms.tag, terms) for name, version in moves.items()]
+        results = await asyncio.gather(*warming, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _warm(self, winner: Ref, tag: str, terms: _Terms) -> None:
+        try:
+            losers = {Ref(winner.name, version) for version in self._registry.catalog.tag(winner.name, tag).versions} - {winner}
+        except NotFound:
+            losers = set()
+        await warm(self._nodes, winner, losers, terms.wait_s, terms.release)
+
+    # -- dependents ---------------------------------------------------------------------------------------------------
+
+    async def _prepare(self, moves: Mapping[str, int], terms: _Terms) -> tuple[list[_Ready], list[Dependent]]:
+        """Lock every dependent again and warm it; those that may move, callees first, and those that stay. No tag moves.
+
+        One that cannot follow is planned around: what rests on it alone then does not move either, and the others' steps come out
+        as they were.
+        """
+        failed: dict[str, str] = {}
+        warmed: dict[str, _Ready] = {}
+        while True:
+            steps = await asyncio.to_thread(self._registry.plan, moves, terms.tag, failed)
+            ready: list[_Ready] = []
+            broken: dict[str, str] = {}
+            for step in steps:
+                if step.passed:
+                    continue
+                try:
+                    record = await asyncio.to_thread(self._registry.relock, step, terms.by)
+                except DespinaError as error:
+                    broken[step.name] = str(error)
+                    break  # what follows may rest on it
+                ready.append(_Ready(step, record.version, self._epoch(step.name, step.tag)))
+            if not broken:
+                broken = await self._warm_dependents([each for each in ready if each.step.digest not in warmed], terms)
+                warmed.update((each.step.digest, each) for each in ready if each.step.name not in broken)
+            if not broken:
+                return ready, [_stayed(step, failed) for step in steps if step.passed]
+            failed |= broken
+
+    async def _warm_dependents(self, ready: list[_Ready], terms: _Terms) -> dict[str, str]:
+        """Those that could not be warmed, with the reason."""
+        results = await asyncio.gather(
+            *(self._warm(Ref(each.step.name, each.version), each.step.tag, terms) for each in ready), return_exceptions=True
+        )
+        broken: dict[str, str] = {}
+        for each, result in zip(ready, results, strict=True):
+            if isinstance(result, DespinaError):
+                broken[each.step.name] = str(result)
+            elif isinstance(result, BaseException):
+                raise result
+        return broken
+
+    async def _follow(self, ready: _Ready, terms: _Terms) -> Dependent:
+        step = ready.step
+        try:
+            await asyncio.to_thread(
+                self._registry.move, step.name, step.tag, ready.version, terms.by, terms.release, ready.epoch, False, "relock"
+            )
+        except DespinaError as error:
+            log.warning("dependent_stayed function=%s tag=%s reason=%s release=%s", step.name, step.tag, error, terms.release)
+            return Dependent(step.name, Outcome.STAYED, str(error), step.base)
+        log.info("moved function=%s tag=%s version=%d release=%s reason=relock", step.name, step.tag, ready.version, terms.release)
+        return Dependent(step.name, Outcome.MOVED, "", ready.version)
+
+    async def _kept(self, moves: Mapping[str, int], tag: str) -> list[Dependent]:
+        steps = await asyncio.to_thread(self._registry.plan, moves, tag)
+        return [Dependent(step.name, Outcome.STAYED, step.passed or "kept", step.base) for step in steps]
+
+    def _epoch(self, name: str, tag: str) -> int:
+        record = self._registry.catalog.kept(name).tags.get(tag)
+        return record.epoch if record is not None else 0
+
+    def _tags(self, record: VersionRecord) -> tuple[str, ...]:
+        tags = self._registry.catalog.tags(record.name)
+        return tuple(sorted(tag for tag, points in tags.items() if record.version in points.versions))
+
+
+def _stayed(step: Relock, failed: Mapping[str, str]) -> Dependent:
+    return Dependent(step.name, Outcome.STAYED, failed.get(step.name, step.passed), step.base)

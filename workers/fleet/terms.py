@@ -1,0 +1,28 @@
+"""What a version's manifest, and an operator's override of it, say to those who queue its calls and keep it warm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    queue: int = 1000
+    """Most calls that may wait in one router (``limits.queue``)."""
+    idle_s: float = 60.0
+    """Seconds a replica stays warm after the last call (``scale.idle_s``)."""
+
+    idempotent: bool = False
+    """A call that a dying replica had begun may be run again (``retry.idempotent``)."""
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any], override: Mapping[str, Any] | None = None) -> Terms:
+        """From a version record's manifest and the function's scale override; what both leave open is the default."""
+        scale = {**manifest.get("scale", {}), **(override or {})}
+        return cls(
+            queue=int(manifest.get("limits", {}).get("queue", 1000)),
+            idle_s=float(scale.get("idle_s", 60.0)),
+            idempotent=bool(manifest.get("retry", {}).get("idempotent", False)),
+        )
