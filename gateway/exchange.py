@@ -84,10 +84,19 @@ class Exchange:
                 self._body = bytearray(self._body)
             self._body += chunk
 
+    def gather_whole(self, body: bytes) -> None:
+        """Take the body in one piece."""
+        self._body, self.received = body, len(body)
+
     def take_body(self) -> Body:
         """The whole body; it is no longer kept here."""
         body, self._body = self._body, b""
         return body
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a request with the same head may be taken without parsing it."""
+        return self.whole and self.keep_alive and not self.old and not self.bare and not self.expects and self.length > 0
 
     @property
     def missing(self) -> int | None:
@@ -95,3 +104,38 @@ class Exchange:
         if self.whole:
             return 0
         return self.length - self.received if self.length >= 0 else None
+
+
+class Known:
+    """The head of a request that was parsed, byte for byte, and what it said."""
+
+    __slots__ = ("_flags", "_header_length", "_length", "_names", "_target", "head", "size")
+
+    def __init__(self, head: bytes, exchange: Exchange) -> None:
+        self.head = head
+        self.size = len(head) + exchange.length
+        """Bytes of a whole request with this head."""
+        self._target, self._names, self._length = exchange.target, exchange.names, exchange.length
+        self._header_length, self._flags = exchange.header_length, exchange.flags
+
+    @classmethod
+    def of(cls, exchange: object, data: bytes) -> Known | None:
+        """What ``data``, a read that began and ended with one request, lets one recognise; None for a request that is not of the
+        plain kind."""
+        if not isinstance(exchange, Exchange) or not exchange.repeatable:
+            return None
+        size = len(data) - exchange.length
+        if data.find(_END) != size - len(_END):
+            return None
+        return cls(data[:size], exchange)
+
+    def exchange(self, data: bytes) -> Exchange:
+        """The exchange of a whole request that has this head."""
+        made = Exchange(True, False, self._target)
+        made.names, made.length = self._names, self._length
+        made.header_length, made.flags, made.whole = self._header_length, self._flags, True
+        made.gather_whole(data[len(self.head) :])
+        return made
+
+
+_END = b"\r\n\r\n"

@@ -29,7 +29,7 @@ from functions.errors import DeadlineExceeded, DespinaError, Draining, InternalE
 from functions.protocol.frames import NO_HEADER
 from gateway import heads, statuses
 from gateway.admit import Action, NotRead
-from gateway.exchange import Exchange
+from gateway.exchange import Exchange, Known
 from gateway.lane import Lane
 from workers.fleet.call import Call
 
@@ -91,6 +91,10 @@ class Express(HttpToolsProtocol):
         self._head_bytes = 0
         self._body_bytes = 0
         self._unsent = 0
+        self._begun = 0
+        """Messages that began in the read under way."""
+        self._known: Known | None = None
+        """The last infer request that came whole in one read: clients repeat themselves, and the same bytes mean the same."""
 
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = _NEVER
@@ -128,7 +132,12 @@ class Express(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        in_head = self._phase is Phase.HEAD
+        known = self._known
+        if known is not None and len(data) == known.size and self._phase is Phase.BETWEEN and data.startswith(known.head):
+            self._repeat(known, data)
+            return
+        between, in_head = self._phase is Phase.BETWEEN, self._phase is Phase.HEAD
+        self._begun = 0
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -137,6 +146,8 @@ class Express(HttpToolsProtocol):
             self._parser_refused(error)
             return
         if self._phase is Phase.BETWEEN or self._deaf:
+            if between and self._begun == 1 and self._line and not self._deaf:
+                self._known = Known.of(self._line[-1], data)
             return
         if in_head and self._phase is Phase.HEAD:
             # The parser keeps an unfinished header to itself: count what it was fed.
@@ -170,6 +181,7 @@ class Express(HttpToolsProtocol):
     # What the parser calls
 
     def on_message_begin(self) -> None:
+        self._begun += 1
         self.url = b""
         self.headers = []
         self._head_bytes = self._body_bytes = 0
@@ -238,6 +250,22 @@ class Express(HttpToolsProtocol):
 
     # Infer requests
 
+    def _repeat(self, known: Known, data: bytes) -> None:
+        """A request with the head of the one before, whole in one read: what its headers say is known, and nothing is parsed. What its
+        name means is asked again."""
+        exchange = known.exchange(data)
+        self._line.append(exchange)
+        try:
+            self._admit(exchange)
+        except DespinaError as error:
+            self._fail(exchange, error)
+        except NotRead as missing:
+            self._park(exchange, missing)
+        else:
+            self._take(exchange)
+        if len(self._line) >= self._limits.pipelined:
+            self.flow.pause_reading()
+
     def _begin(self, target: tuple[str, str | None]) -> None:
         parser = self.parser
         exchange = Exchange(parser.should_keep_alive(), parser.get_http_version() == "1.0", target)
@@ -258,6 +286,8 @@ class Express(HttpToolsProtocol):
                 return
             if len(names) != len(self.headers):
                 heads.refuse_repeated(self.headers)
+            exchange.flags = heads.coding_flags(names)
+            exchange.header_length = heads.header_length(names)
             self._admit(exchange)
         except DespinaError as error:
             self._fail(exchange, error)
@@ -276,8 +306,7 @@ class Express(HttpToolsProtocol):
         name, selector = exchange.target
         exchange.admitted = admitted = lane.gate.admit("express", names, self.client, name, Action.INFER, selector)
         assert admitted.facts is not None
-        exchange.flags = heads.coding_flags(names)
-        exchange.header_length = header_length = heads.header_length(names)
+        header_length = exchange.header_length
         exchange.limit = admitted.facts.body_bytes
         if header_length == NO_HEADER:
             exchange.limit = min(exchange.limit, lane.json_bytes)

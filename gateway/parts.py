@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
-from workers.fleet.rollout import Rollout
 
 from gateway.admit import Action, Gate
 from registry.service import Registry
 from workers.fleet.nodes import Nodes
+from workers.fleet.rollout import Rollout
 
 
 @dataclass(slots=True)

@@ -83,6 +83,12 @@ class CallHead(NamedTuple):
     context_length: int
 
 
+_CALL_BYTES = CALL_HEAD.size
+_NOTHING = memoryview(b"")
+# A namedtuple's own constructor is Python code; this is its C part, for a sequence of the right length.
+_new = tuple.__new__
+
+
 def prefix(kind: int, flags: int, length: int, id: int) -> bytes:
     return PREFIX.pack(VERSION, kind, flags, length, id)
 
@@ -154,13 +160,16 @@ def bare(kind: Kind, id: int) -> bytes:
 
 def read_call(payload: memoryview) -> tuple[CallHead, memoryview, memoryview]:
     """A CALL's payload → head, context, body. Raises ProtocolError."""
-    if len(payload) < CALL_HEAD.size:
+    if len(payload) < _CALL_BYTES:
         raise ProtocolError(f"a CALL of {len(payload)} bytes; its head alone has {CALL_HEAD.size}")
-    head = CallHead(*CALL_HEAD.unpack_from(payload))
-    rest = payload[CALL_HEAD.size :]
-    if head.context_length > len(rest):
-        raise ProtocolError(f"a CALL whose context has {head.context_length} bytes, of {len(rest)} that follow")
-    return head, rest[: head.context_length], rest[head.context_length :]
+    head = _new(CallHead, CALL_HEAD.unpack_from(payload))
+    rest = payload[_CALL_BYTES:]
+    length = head[5]
+    if not length:
+        return head, _NOTHING, rest
+    if length > len(rest):
+        raise ProtocolError(f"a CALL whose context has {length} bytes, of {len(rest)} that follow")
+    return head, rest[:length], rest[length:]
 
 
 def read_outcall(payload: memoryview) -> tuple[CallHead, str, memoryview, memoryview]:

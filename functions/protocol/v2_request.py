@@ -29,7 +29,7 @@ MAX_JSON = 64 << 20
 """Largest JSON part in bytes."""
 _KEPT_ENTRIES, _KEPT_BYTES, _KEPT_HEADER = 512, 1 << 20, 16 << 10
 _LEADING_ID = re.compile(rb'\{"id": ?"([^"\\\x00-\x1f]*)", ?')
-_ENCODED = Flag.GZIP | Flag.DEFLATE
+_ENCODED = int(Flag.GZIP | Flag.DEFLATE)
 _ACCEPTED = int(Flag.ACCEPT_GZIP | Flag.ACCEPT_DEFLATE)
 
 
@@ -99,6 +99,9 @@ class Decoder:
             plan = self._make(parse(body[:header_length]))
             return plan.header.id, plan
         text = bytes(body[:header_length])
+        known = self._plans.get(text)
+        if known is not None:
+            return "", known  # Keys are texts without an id.
         id, key = _without_id(text)
         known = self._plans.get(key) if key else None
         if known is not None:

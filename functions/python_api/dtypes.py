@@ -73,12 +73,18 @@ def deserialize_bytes_tensor(encoded_tensor: bytes) -> np.ndarray:
 
 def get_input_tensor_by_name(inference_request: InferenceRequest, name: str) -> Tensor | None:
     """The input of that name, or None."""
-    return next((tensor for tensor in inference_request.inputs() if tensor.name() == name), None)
+    for tensor in inference_request.inputs():
+        if tensor._name == name:
+            return tensor
+    return None
 
 
 def get_output_tensor_by_name(inference_response: InferenceResponse, name: str) -> Tensor | None:
     """The output of that name, or None. Ask ``has_error()`` first."""
-    return next((tensor for tensor in inference_response.output_tensors() if tensor.name() == name), None)
+    for tensor in inference_response.output_tensors():
+        if tensor._name == name:
+            return tensor
+    return None
 
 
 def get_input_config_by_name(model_config: Mapping[str, Any], name: str) -> dict[str, Any] | None:

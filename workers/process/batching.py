@@ -31,6 +31,7 @@ class Cut(NamedTuple):
 
 
 NOTHING = Cut(0)
+ONE = Cut(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ def cut(waiting: Sequence[Waiting], now: float, policy: Policy) -> Cut:
     """The batch to start now. ``waiting`` holds only calls that are neither expired nor cancelled, oldest first."""
     if not waiting:
         return NOTHING
+    if len(waiting) == 1 and not policy.delay_s:
+        return ONE
     if policy.largest <= 1:
         return Cut(1)
     preferred = policy.preferred or (policy.largest,)

@@ -42,11 +42,18 @@ class Instances:
                 instance.depth += 1
                 return instance
         try:
-            instance = self._free.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+            instance = self._free.get_nowait()
         except queue.Empty:
-            raise DeadlineExceeded("every instance was busy until the caller's deadline") from None
+            instance = self._next(deadline)
         instance.holder = thread
         return instance
+
+    def _next(self, deadline: float | None) -> Instance:
+        """The one that is given back next."""
+        try:
+            return self._free.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise DeadlineExceeded("every instance was busy until the caller's deadline") from None
 
     def release(self, instance: Instance) -> None:
         if instance.depth:

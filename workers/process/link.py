@@ -6,6 +6,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from functions.errors import ProtocolError
 from functions.protocol import frames
@@ -33,7 +34,7 @@ class Link:
         self.closed = False
         self.watched = False
         """Whether the door waits for this link to become writable."""
-        self._splitter = frames.Splitter(lambda kind, flags, id, payload: on_frame(self, kind, flags, id, payload), frames.HELLO.size)
+        self._splitter = frames.Splitter(partial(on_frame, self), frames.HELLO.size)
         self._outbound: deque[tuple[memoryview, int]] = deque()
         self._unsent_answers = 0
         self._begun_answers = 0
@@ -74,8 +75,9 @@ class Link:
     def put(self, parts: Sequence[bytes], answers: int) -> None:
         """Add bytes to be written; ``answers`` of calls (0 or 1) end with them."""
         for part in parts:
-            self.unsent_bytes += len(part)
-            if len(part) < JOINED_BYTES:
+            size = len(part)
+            self.unsent_bytes += size
+            if size < JOINED_BYTES:
                 self._joined.append(part)
             else:
                 self._close_joined()

@@ -29,6 +29,7 @@ BATCHES = 16
 BATCH_IDS = 1024
 _HEAD = struct.Struct("<IIII")
 _SLOT = struct.Struct("<QII")
+_ID = struct.Struct("<Q")
 _SLOT_BYTES = _SLOT.size + 8 * BATCH_IDS
 SERIES = 8192
 VALUES = 64 + BATCHES * _SLOT_BYTES
@@ -94,7 +95,10 @@ class Page:
         """Note that the batch of instance ``slot`` starts with these calls; the first BATCH_IDS of them are kept."""
         ids = calls[:BATCH_IDS]
         at = 64 + (slot % BATCHES) * _SLOT_BYTES
-        struct.pack_into(f"<{len(ids)}Q", self._map, at + _SLOT.size, *ids)
+        if len(ids) == 1:
+            _ID.pack_into(self._map, at + _SLOT.size, ids[0])
+        else:
+            struct.pack_into(f"<{len(ids)}Q", self._map, at + _SLOT.size, *ids)
         _SLOT.pack_into(self._map, at, now_ns, len(ids), 0)
 
     def finish(self, slot: int) -> None:

@@ -22,6 +22,7 @@ from workers.process.batching import Policy, cut, key, rows
 from workers.process.call import Call
 from workers.process.counters import Counters
 from workers.process.door import Door
+from workers.process.link import CLOGGED_BYTES
 from workers.process.log import our_fault
 from workers.process.model import Runs
 from workers.process.page import Page
@@ -138,7 +139,10 @@ class Scheduler:
     def _able(self, now: float) -> list[Call]:
         """The first of those that may be started, as many as a batch can hold and one more, for ``cut`` to see what follows."""
         head = self._waiting[: self._scope]
-        if not any(call.gone or call.deadline <= now or call.link.clogged for call in head):
+        for call in head:
+            if call.gone or call.deadline <= now or call.link.unsent_bytes > CLOGGED_BYTES:
+                break
+        else:
             return head
         self._drop(now)
         return [call for call in self._waiting if not call.link.clogged][: self._scope]
