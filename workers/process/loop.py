@@ -19,7 +19,7 @@ FLUSH_S = 5.0
 
 
 class Loop:
-    """``stop`` may be called by a signal handler."""
+    """SIGTERM ends it, orderly."""
 
     def __init__(self, door: Door, scheduler: Scheduler) -> None:
         self._door, self._scheduler = door, scheduler
@@ -30,14 +30,10 @@ class Loop:
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(self._door.waker, warn_on_full_buffer=False)
-        os.register_at_fork(after_in_child=_disobey)
-
-    def stop(self) -> None:
-        self._draining = True
-        self._door.wake()
+        os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_disobey)
 
     def run(self) -> None:
-        """Serve until ``stop``; then say GOODBYE, give back what was not started, finish what was, and return when all is written."""
+        """Serve until SIGTERM; then say GOODBYE, give back what was not started, finish what was, and return when all is written."""
         door, scheduler = self._door, self._scheduler
         timeout_s: float | None = None
         while not self._draining:
@@ -62,8 +58,18 @@ class Loop:
         self._draining = True
 
 
+def _hold() -> None:
+    """A SIGTERM that reaches a child before it has its own way with signals must wait until then: our handler would swallow it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _release() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
 def _disobey() -> None:
     """A child that the author's code forks ends on SIGTERM like any other: its pool could not be stopped otherwise."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    _release()
