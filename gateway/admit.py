@@ -8,7 +8,6 @@ from __future__ import annotations
 import hmac
 import random
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any, Protocol
 
 from functions.errors import Forbidden, InvalidRequest, Unauthorized, Unsupported
@@ -19,6 +18,7 @@ from gateway.settings import LOOPBACK
 TIMEOUT = b"despina-timeout-us"
 PRIORITY = b"despina-priority"
 SEQUENCE = b"despina-sequence"
+_TIMEOUT_MAX_US = 1 << 62
 _CONTENT_TYPES = frozenset(
     {
         "application/json",
@@ -30,14 +30,6 @@ _CONTENT_TYPES = frozenset(
         "application/octet-stream",
     }
 )
-
-
-class Action(Enum):
-    """What the caller wants to do with a function."""
-
-    INFER = "infer"
-    READ = "read"
-    CHANGE = "change"
 
 
 class Versions(Protocol):
@@ -74,15 +66,13 @@ class Facts:
 
 
 class Admitted:
-    """A call that may go on: to which version, until when (the loop's clock), with which priority; for a change, by whom."""
+    """A call that may go on: to which version, and until when (the loop's clock)."""
 
-    __slots__ = ("by", "deadline", "facts", "priority")
+    __slots__ = ("deadline", "facts")
 
-    def __init__(self, facts: Facts | None, deadline: float, priority: int, by: str) -> None:
+    def __init__(self, facts: Facts, deadline: float) -> None:
         self.facts = facts
         self.deadline = deadline
-        self.priority = priority
-        self.by = by
 
 
 class Gate:
@@ -108,32 +98,29 @@ class Gate:
         self._choose = choose
         self._facts: dict[Ref, Facts] = {}
 
-    def admit(
-        self,
-        door: str,
-        headers: Mapping[bytes, bytes],
-        peer: tuple[str, int] | None,
-        function: str,
-        action: Action,
-        selector: str | None = None,
-    ) -> Admitted:
+    def infer(self, headers: Mapping[bytes, bytes], function: str, selector: str | None = None) -> Admitted:
         """Let a call in, or raise why not. ``headers`` have lower-case names; ``selector`` is a version or a tag, None means ``live``.
 
-        To infer raises NotFound with Triton's texts, NotRead, and InvalidRequest or Unsupported for ``Despina-*`` headers; to change
-        raises Unauthorized, Forbidden or InvalidRequest."""
-        if action is Action.INFER:
-            facts = self.facts(function, selector)
-            limit_s, priority = facts.timeout_s, 0
-            if TIMEOUT in headers:
-                limit_s = min(limit_s, _whole(TIMEOUT, headers[TIMEOUT], 1, 1 << 62) / 1e6)
-            if PRIORITY in headers:
-                priority = _whole(PRIORITY, headers[PRIORITY], 0, 255)
-            if SEQUENCE in headers:
-                raise Unsupported(f"Despina-Sequence: {function!r} has no sequence batching")
-            return Admitted(facts, self._clock() + limit_s, priority, "")
-        if action is Action.CHANGE:
-            self._may_change(headers)
-        return Admitted(None, 0.0, 0, f"{door}:{peer[0]}" if peer else door)
+        Raises NotFound with Triton's texts, NotRead, and InvalidRequest or Unsupported for ``Despina-*`` headers."""
+        facts = self.facts(function, selector)
+        limit_s = facts.timeout_s
+        if TIMEOUT in headers:
+            limit_s = min(limit_s, _microseconds(headers[TIMEOUT]) / 1e6)
+        if PRIORITY in headers:
+            raise Unsupported("Despina-Priority: queues have no priorities in this release; leave the header out")
+        if SEQUENCE in headers:
+            raise Unsupported(f"Despina-Sequence: {function!r} has no sequence batching")
+        return Admitted(facts, self._clock() + limit_s)
+
+    def change(self, door: str, headers: Mapping[bytes, bytes], peer: tuple[str, int] | None) -> str:
+        """Who changes something, for the records: ``door:address``. Raises Unauthorized, Forbidden, InvalidRequest."""
+        self._check_token(headers)
+        self._check_place(headers)
+        kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+        if has_body and kind not in _CONTENT_TYPES:
+            raise InvalidRequest(f"the Content-Type {kind[:200]!r} is not one of {', '.join(sorted(_CONTENT_TYPES))}")
+        return f"{door}:{peer[0]}" if peer else door
 
     def facts(self, function: str, selector: str | None = None) -> Facts:
         """The facts of the version that ``selector`` means now. Raises NotFound, NotRead."""
@@ -162,13 +149,17 @@ class Gate:
                 return target.version
         return targets[-1].version
 
-    def _may_change(self, headers: Mapping[bytes, bytes]) -> None:
-        if self._token is not None:
-            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not given:
-                raise Unauthorized("this route changes something: it needs the header Authorization: Bearer <DESPINA_ADMIN_TOKEN>")
-            if not hmac.compare_digest(given.strip(), self._token):
-                raise Unauthorized("the bearer token is not this server's DESPINA_ADMIN_TOKEN")
+    def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
+        if self._token is None:
+            return
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer" or not given:
+            raise Unauthorized("this route changes something: it needs the header Authorization: Bearer <DESPINA_ADMIN_TOKEN>")
+        if not hmac.compare_digest(given.strip(), self._token):
+            raise Unauthorized("the bearer token is not this server's DESPINA_ADMIN_TOKEN")
+
+    def _check_place(self, headers: Mapping[bytes, bytes]) -> None:
+        """That neither a foreign host name (DNS rebinding) nor a page of another origin is behind it."""
         authority = headers.get(b"host", b"").decode("latin-1").lower()
         host = _host_name(authority)
         if not self._any_host and host not in self._hosts:
@@ -176,15 +167,11 @@ class Gate:
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != authority:
             raise Forbidden(f"a page of the origin {origin.decode('latin-1')[:200]!r} may not change anything here")
-        if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
-            kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
-            if kind not in _CONTENT_TYPES:
-                raise InvalidRequest(f"the Content-Type {kind[:200]!r} is not one of {', '.join(sorted(_CONTENT_TYPES))}")
 
 
-def _whole(name: bytes, text: bytes, least: int, most: int) -> int:
-    if not text.isdigit() or len(text) > 19 or not least <= int(text) <= most:
-        raise InvalidRequest(f"{name.decode()}: {text[:40].decode('latin-1')!r} is not a whole number from {least} to {most}")
+def _microseconds(text: bytes) -> int:
+    if not text.isdigit() or len(text) > 19 or not 1 <= int(text) <= _TIMEOUT_MAX_US:
+        raise InvalidRequest(f"Despina-Timeout-Us: {text[:40].decode('latin-1')!r} is not a whole number from 1 to {_TIMEOUT_MAX_US}")
     return int(text)
 
 

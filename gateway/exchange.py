@@ -95,8 +95,9 @@ class Exchange:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a request with the same head may be taken without parsing it."""
-        return self.whole and self.keep_alive and not self.old and not self.bare and not self.expects and self.length > 0
+        """Whether a request with the same head may be taken without parsing it. Not one that has its answer already: it may have been
+        refused for what the head says, before all of the head was looked at."""
+        return self.whole and not self.head and self.keep_alive and not self.old and not self.bare and not self.expects and self.length > 0
 
     @property
     def missing(self) -> int | None:
@@ -104,6 +105,9 @@ class Exchange:
         if self.whole:
             return 0
         return self.length - self.received if self.length >= 0 else None
+
+
+_END = b"\r\n\r\n"
 
 
 class Known:
@@ -136,6 +140,3 @@ class Known:
         made.header_length, made.flags, made.whole = self._header_length, self._flags, True
         made.gather_whole(data[len(self.head) :])
         return made
-
-
-_END = b"\r\n\r\n"

@@ -28,7 +28,7 @@ from uvicorn.server import ServerState
 from functions.errors import DeadlineExceeded, DespinaError, Draining, InternalError, InvalidRequest, QueueFull, TooLarge, Unsupported
 from functions.protocol.frames import NO_HEADER
 from gateway import heads, statuses
-from gateway.admit import Action, NotRead
+from gateway.admit import Admitted, Facts, NotRead
 from gateway.exchange import Exchange, Known
 from gateway.lane import Lane
 from workers.fleet.call import Call
@@ -38,7 +38,7 @@ _JOIN_BYTES = 65_536
 _SWALLOW_BYTES = 65_536
 """A refused request's body up to this size is read and thrown away, and the connection goes on; a longer one ends it."""
 _NEVER = float("inf")
-_log = logging.getLogger("despina.gateway")
+log = logging.getLogger(__name__)
 
 
 class Phase(Enum):
@@ -246,7 +246,7 @@ class Express(HttpToolsProtocol):
         if exchange.head:
             self._flush()
         elif exchange.admitted is not None:
-            self._take(exchange)
+            self._take(exchange, exchange.admitted)
 
     # Infer requests
 
@@ -256,13 +256,13 @@ class Express(HttpToolsProtocol):
         exchange = known.exchange(data)
         self._line.append(exchange)
         try:
-            self._admit(exchange)
+            admitted = self._admit(exchange)
         except DespinaError as error:
             self._fail(exchange, error)
         except NotRead as missing:
             self._park(exchange, missing)
         else:
-            self._take(exchange)
+            self._take(exchange, admitted)
         if len(self._line) >= self._limits.pipelined:
             self.flow.pause_reading()
 
@@ -300,12 +300,11 @@ class Express(HttpToolsProtocol):
         if len(self._line) >= self._limits.pipelined:
             self.flow.pause_reading()
 
-    def _admit(self, exchange: Exchange) -> None:
+    def _admit(self, exchange: Exchange) -> Admitted:
         """Resolve the name and check what the headers say about the body, before any of it is read. Raises DespinaError."""
-        lane, names = self._lane, exchange.names
+        lane = self._lane
         name, selector = exchange.target
-        exchange.admitted = admitted = lane.gate.admit("express", names, self.client, name, Action.INFER, selector)
-        assert admitted.facts is not None
+        exchange.admitted = admitted = lane.gate.infer(exchange.names, name, selector)
         header_length = exchange.header_length
         exchange.limit = admitted.facts.body_bytes
         if header_length == NO_HEADER:
@@ -313,6 +312,7 @@ class Express(HttpToolsProtocol):
         elif header_length > lane.json_bytes:
             raise TooLarge(f"a JSON header of {header_length} bytes; the limit is {lane.json_bytes}")
         self._hold(exchange, exchange.received if exchange.length < 0 else exchange.length)
+        return admitted
 
     def _hold(self, exchange: Exchange, size: int) -> None:
         """Let a body have ``size`` bytes in all. Raises TooLarge, QueueFull."""
@@ -349,60 +349,55 @@ class Express(HttpToolsProtocol):
             exchange.expects = False
             self.transport.write(heads.CONTINUE)
 
-    def _submit(self, exchange: Exchange) -> None:
-        admitted = exchange.admitted
-        assert admitted is not None
-        assert admitted.facts is not None
+    def _submit(self, exchange: Exchange, admitted: Admitted) -> None:
+        facts = admitted.facts
         exchange.call = call = Call(
-            admitted.facts.ref,
+            facts.ref,
             exchange.take_body(),
             exchange.header_length,
             exchange.flags,
-            admitted.priority,
             deadline=admitted.deadline,
-            on_reply=partial(self._replied, exchange),
+            on_reply=partial(self._replied, exchange, facts),
             on_failure=partial(self._failed, exchange),
         )
         self._lane.router.submit(call)
 
-    def _take(self, exchange: Exchange) -> None:
+    def _take(self, exchange: Exchange, admitted: Admitted) -> None:
         """A whole, admitted request: hand it over, or let it wait while another kind of request is ahead or enough are running."""
         if self._cycles or len(self._line) > self._limits.pipelined:
             self._held += 1
         else:
-            self._submit(exchange)
+            self._submit(exchange, admitted)
 
     def _submit_held(self) -> bool:
         """Hand over those that waited and need not any longer; whether there were any. A request ahead may have moved a tag, so
         their names are resolved again; their deadlines stay."""
-        ready: list[Exchange] = []
+        ready: list[tuple[Exchange, float]] = []
         for entry in islice(self._line, self._limits.pipelined):
             if not isinstance(entry, Exchange):
                 break
             if entry.whole and entry.admitted is not None and entry.call is None and not entry.head:
-                ready.append(entry)
-        for exchange in ready:
+                ready.append((entry, entry.admitted.deadline))
+        for exchange, deadline in ready:
             self._held -= 1
-            deadline = exchange.admitted.deadline  # type: ignore[union-attr]
             try:
-                self._admit(exchange)
+                admitted = self._admit(exchange)
             except DespinaError as error:
                 self._fail(exchange, error)
             except NotRead as missing:
                 self._park(exchange, missing)
             else:
-                exchange.admitted.deadline = min(deadline, exchange.admitted.deadline)  # type: ignore[union-attr]
-                self._submit(exchange)
+                admitted.deadline = min(deadline, admitted.deadline)
+                self._submit(exchange, admitted)
         return bool(ready)
 
-    def _replied(self, exchange: Exchange, _call: Call, header_length: int, body: memoryview, flags: int) -> None:
-        facts = exchange.admitted.facts  # type: ignore[union-attr]  # it was admitted, or there were no call
+    def _replied(self, exchange: Exchange, facts: Facts, _call: Call, header_length: int, body: memoryview, flags: int) -> None:
         exchange.call = None
         lane = self._lane
         lane.release(exchange)
         lane.count(exchange, "ok")
         connection = b"" if exchange.keep_alive and not exchange.old else heads.connection_line(exchange.keep_alive, exchange.old)
-        exchange.head = heads.success(facts, header_length, len(body), flags, connection)  # type: ignore[arg-type]
+        exchange.head = heads.success(facts, header_length, len(body), flags, connection)
         exchange.reply = body
         self._flush()
 
@@ -413,7 +408,7 @@ class Express(HttpToolsProtocol):
     def _fail(self, exchange: Exchange, error: DespinaError, status: int = 0, *, last: bool = False) -> None:
         """Decide an exchange's answer. ``last`` ends the connection with it, as does a body too long to be thrown away."""
         if isinstance(error, InternalError):
-            _log.error("infer_failed", exc_info=error)
+            log.error("infer_failed", exc_info=error)
         missing = exchange.missing
         if last or missing is None or missing > _SWALLOW_BYTES or (missing and exchange.expects):
             exchange.keep_alive = False

@@ -15,6 +15,8 @@ _JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%b%bContent-Lengt
 _BINARY = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n%b%bInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n"
 )
+_UNKNOWN_CODING = "Unsupported compression type"
+"""Triton's words."""
 _CODINGS = {b"gzip": Flag.GZIP, b"deflate": Flag.DEFLATE}
 _ACCEPTS = {"gzip": int(Flag.ACCEPT_GZIP), "deflate": int(Flag.ACCEPT_DEFLATE), "identity": 0}
 _GZIP, _DEFLATE, _BINARY_FLAG = int(Flag.GZIP), int(Flag.DEFLATE), int(Flag.BINARY)
@@ -51,7 +53,7 @@ def failure(error: DespinaError, facts: Facts | None, length: int, connection: b
         lines.append(b"Retry-After: %d\r\n" % seconds)
     if code == 405:
         lines.append(b"Allow: POST\r\n")
-    if isinstance(error, Unsupported):
+    if error.message == _UNKNOWN_CODING:
         lines.append(b"Accept-Encoding: gzip, deflate\r\n")
     lines.append(b"Content-Length: %d\r\n\r\n" % length)
     return b"".join(lines)
@@ -88,7 +90,7 @@ def coding_flags(names: Mapping[bytes, bytes]) -> int:
     if coding is not None and coding != b"identity":
         known = _CODINGS.get(coding)
         if known is None:
-            raise Unsupported("Unsupported compression type")
+            raise Unsupported(_UNKNOWN_CODING)
         flags = int(known)
     accepted = names.get(b"accept-encoding")
     return flags | _preferred(accepted) if accepted is not None else flags

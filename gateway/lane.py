@@ -80,7 +80,7 @@ class Lane:
         page = self._page
         if page is None:
             return
-        ref = exchange.admitted.facts.ref if exchange.admitted is not None and exchange.admitted.facts is not None else None
+        ref = exchange.admitted.facts.ref if exchange.admitted is not None else None
         try:
             index = self._counts[ref, code]
         except KeyError:

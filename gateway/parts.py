@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from gateway.admit import Action, Gate
+from gateway.admit import Gate
 from registry.service import Registry
 from workers.fleet.nodes import Nodes
 from workers.fleet.rollout import Rollout
@@ -36,8 +36,7 @@ def parts_of(request: Request) -> Parts:
 def may_change(request: Request) -> str:
     """Who asks, for the records. Raises Unauthorized, Forbidden, InvalidRequest."""
     peer = (request.client.host, request.client.port) if request.client else None
-    function = request.path_params.get("name", "")
-    return parts_of(request).gate.admit("http", dict(request.headers.raw), peer, function, Action.CHANGE).by
+    return parts_of(request).gate.change("http", dict(request.headers.raw), peer)
 
 
 PartsOf = Annotated[Parts, Depends(parts_of)]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvicorn
 import uvloop
 from fastapi import FastAPI, Request
@@ -32,20 +36,22 @@ WAIT_S = 10.0
 
 
 class FakeVersions:
-    """Functions by name; each has versions 1 and 2, ``live`` at 2 and ``canary`` at 1. Version 7 exists but has not been read yet."""
+    """Functions by name; each has versions 1, 2 and 3, ``live`` at 2 and ``canary`` at 1. Version 3 takes no body at all; version 7
+    exists but has not been read yet."""
 
     def __init__(self, names: Mapping[str, Mapping[str, Any]]) -> None:
         self.names = names
-        self.read_versions = {1, 2}
+        self.live = 2
+        self.read_versions = {1, 2, 3}
         self.may_read = threading.Event()
         self.may_read.set()
 
     def resolve(self, name: str, selector: str | None = None) -> TagRecord | int:
         if name not in self.names:
             raise NotFound(f"Request for unknown model: '{name}' is not found")
-        if selector in ("1", "2", "7"):
+        if selector in ("1", "2", "3", "7"):
             return int(selector)
-        version = {None: 2, "live": 2, "canary": 1}.get(selector)
+        version = {None: self.live, "live": self.live, "canary": 1}.get(selector)
         if version is None:
             raise NotFound(f"Request for unknown model: '{name}' version {selector} is not found")
         return TagRecord(name, selector or "live", 1, (Target(version),), "", "", "")
@@ -59,13 +65,14 @@ class FakeVersions:
         return self._record(name, version)
 
     def _record(self, name: str, version: int) -> VersionRecord:
-        limits = {"timeout_s": 300, "body_mb": 1, **self.names[name]}
+        limits = {"timeout_s": 300, "body_mb": 0 if version == 3 else 1, **self.names[name]}
         return VersionRecord(name, version, DIGEST, DIGEST, {}, {}, {"limits": limits}, "1")
 
 
 class FakeRouter:
     """Answers by the function's name: ``echo`` gives the body back, ``hold`` keeps calls until ``let``, ``fail`` fails with the error
-    number in the body, ``large`` answers that many bytes."""
+    number in the body, ``large`` answers that many bytes. ``late-echo`` and ``late-fail`` answer only when the loop comes round, as a
+    real router does: until then the request stands in its connection's line."""
 
     def __init__(self) -> None:
         self.held: list[Call] = []
@@ -78,7 +85,12 @@ class FakeRouter:
             self.calls.append(call)
             del self.calls[:-100]
             self.changed.notify_all()
-        name = call.ref.name
+        if call.ref.name.startswith("late-"):
+            asyncio.get_running_loop().call_soon(self._answer, call, call.ref.name.removeprefix("late-"))
+        else:
+            self._answer(call, call.ref.name)
+
+    def _answer(self, call: Call, name: str) -> None:
         if name == "echo":
             binary = call.header_length != NO_HEADER
             call.on_reply(call, call.header_length, memoryview(call.body), int(Flag.BINARY) if binary else 0)
@@ -120,8 +132,13 @@ class Served:
         self.loop.call_soon_threadsafe(lambda: done.set_result(what()))
         return done.result(WAIT_S)
 
-    def connect(self, **options: Any) -> Wire:
-        return Wire(socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S), **options)
+    def connect(self) -> Wire:
+        return Wire(socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S))
+
+    def connect_tls(self, authority: Path) -> Wire:
+        context = ssl.create_default_context(cafile=str(authority))
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
+        return Wire(context.wrap_socket(plain, server_hostname="localhost"))
 
     def post(self, name: str, body: bytes, headers: Mapping[str, str] | None = None) -> tuple[int, dict[str, str], bytes]:
         with self.connect() as wire:
@@ -188,6 +205,17 @@ def error_of(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str]:
     return status, headers["despina-error"]
 
 
+def certificate(directory: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for localhost, and its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl, which makes the test's certificate, is not installed")
+    cert, key = directory / "cert.pem", directory / "key.pem"
+    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    subprocess.run([openssl, *words.split(), "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    return cert, key
+
+
 @contextmanager
 def serving(limits: HttpLimits | None = None, cert: tuple[Path, Path] | None = None) -> Iterator[Served]:
     listener = socket.socket()
@@ -212,7 +240,7 @@ def _run(listener: socket.socket, limits: HttpLimits, cert: tuple[Path, Path] | 
 
 async def _serve(listener: socket.socket, limits: HttpLimits, cert: tuple[Path, Path] | None, started: Future[Served]) -> None:
     loop = asyncio.get_running_loop()
-    versions = FakeVersions({"echo": {}, "hold": {}, "fail": {}, "large": {}, "wide": {"body_mb": 1024}})
+    versions = FakeVersions({"echo": {}, "hold": {}, "fail": {}, "large": {}, "wide": {"body_mb": 1024}, "late-echo": {}, "late-fail": {}})
     router = FakeRouter()
     lane = Lane(Gate(versions, loop.time), router, limits)
     app = FastAPI()

@@ -5,7 +5,7 @@ import pytest
 from functions.errors import Forbidden, InvalidRequest, NotFound, Unauthorized, Unsupported
 from functions.names import Ref
 from functions.records import TagRecord, Target, VersionRecord
-from gateway.admit import Action, Gate, NotRead
+from gateway.admit import Facts, Gate, NotRead
 from tests.gateway.server import DIGEST, FakeVersions
 
 NOW = 1000.0
@@ -25,9 +25,8 @@ def gate(token: str | None = None, **options: object) -> Gate:
 
 def test_a_call_is_admitted_to_the_version_its_selector_means_now() -> None:
     for selector, version in ((None, 2), ("live", 2), ("canary", 1), ("1", 1)):
-        admitted = gate().admit("test", {}, PEER, "f", Action.INFER, selector)
+        admitted = gate().infer({}, "f", selector)
 
-        assert admitted.facts is not None
         assert Ref("f", version) == admitted.facts.ref
         assert (DIGEST, 5.0, 2 << 20) == (admitted.facts.digest, admitted.facts.timeout_s, admitted.facts.body_bytes)
 
@@ -37,7 +36,7 @@ def test_a_call_is_admitted_to_the_version_its_selector_means_now() -> None:
     [({}, NOW + 5), ({b"despina-timeout-us": b"1000000"}, NOW + 1), ({b"despina-timeout-us": b"9000000"}, NOW + 5)],
 )
 def test_the_deadline_is_the_sooner_of_the_functions_and_the_callers(headers: dict[bytes, bytes], deadline: float) -> None:
-    assert deadline == gate().admit("test", headers, PEER, "f", Action.INFER).deadline
+    assert deadline == gate().infer(headers, "f").deadline
 
 
 @pytest.mark.parametrize(
@@ -45,13 +44,13 @@ def test_the_deadline_is_the_sooner_of_the_functions_and_the_callers(headers: di
     [
         ({b"despina-timeout-us": b"0"}, InvalidRequest),
         ({b"despina-timeout-us": b"1e3"}, InvalidRequest),
-        ({b"despina-priority": b"256"}, InvalidRequest),
+        ({b"despina-priority": b"1"}, Unsupported),
         ({b"despina-sequence": b"7"}, Unsupported),
     ],
 )
 def test_a_header_that_cannot_be_honoured_is_refused(headers: dict[bytes, bytes], kind: type[Exception]) -> None:
     with pytest.raises(kind):
-        gate().admit("test", headers, PEER, "f", Action.INFER)
+        gate().infer(headers, "f")
 
 
 def test_calls_to_a_split_tag_go_by_its_weights() -> None:
@@ -73,7 +72,7 @@ def test_a_version_that_was_not_read_yet_is_said_to_be_so_and_known_once_read() 
 
 def test_an_unknown_function_is_not_found() -> None:
     with pytest.raises(NotFound):
-        gate().admit("test", {}, PEER, "g", Action.INFER)
+        gate().infer({}, "g")
 
 
 @pytest.mark.parametrize(
@@ -98,28 +97,27 @@ def test_a_change_needs_one_of_our_hosts_our_own_origin_and_a_type_no_form_can_s
     headers: dict[bytes, bytes], refusal: type[Exception] | None
 ) -> None:
     if refusal is None:
-        assert "http:10.0.0.1" == gate().admit("http", headers, PEER, "f", Action.CHANGE).by
+        assert "http:10.0.0.1" == gate().change("http", headers, PEER)
     else:
         with pytest.raises(refusal):
-            gate().admit("http", headers, PEER, "f", Action.CHANGE)
+            gate().change("http", headers, PEER)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"Bearer", b"Bearer wrong", b"Basic secret-token", b"secret-token"])
 def test_a_change_needs_the_token_where_there_is_one(value: bytes | None) -> None:
     headers = {b"host": b"localhost"} | ({b"authorization": value} if value is not None else {})
     with pytest.raises(Unauthorized):
-        gate("secret-token").admit("http", headers, PEER, "f", Action.CHANGE)
+        gate("secret-token").change("http", headers, PEER)
 
 
-def test_the_token_opens_the_door_and_reading_and_inferring_need_none() -> None:
+def test_the_token_opens_the_door_and_a_call_needs_none() -> None:
     guarded = gate("secret-token", any_host=True)
-    guarded.admit("http", {b"host": b"anywhere", b"authorization": b"Bearer secret-token"}, PEER, "f", Action.CHANGE)
-    guarded.admit("http", {}, None, "f", Action.READ)
-    guarded.admit("http", {}, None, "f", Action.INFER)
+
+    assert "http" == guarded.change("http", {b"host": b"anywhere", b"authorization": b"Bearer secret-token"}, None)
+    assert Ref("f", 2) == guarded.infer({}, "f").facts.ref
 
 
 def test_a_record_says_its_limits() -> None:
     record = VersionRecord("f", 3, DIGEST, DIGEST, {}, {}, {"limits": {"timeout_s": 1, "body_mb": 1}}, "1")
-    from gateway.admit import Facts
 
     assert b"Despina-Version: 3\r\nDespina-Digest: " + DIGEST.encode() + b"\r\n" == Facts(record).lines

@@ -431,7 +431,7 @@ def test_an_unknown_encoding_is_refused_with_those_that_would_do(served: Served)
     assert {"error": "Unsupported compression type"} == json.loads(body)
 
 
-@pytest.mark.parametrize("header", ["Inference-Header-Content-Length", "Despina-Timeout-Us", "Despina-Priority"])
+@pytest.mark.parametrize("header", ["Inference-Header-Content-Length", "Despina-Timeout-Us"])
 def test_a_header_that_is_no_number_is_refused(served: Served, header: str) -> None:
     for value in ("x", "-1", "1.5", "99999999999999999999"):
         assert (400, "invalid_request") == error_of(served.post("echo", b"{}", {header: value}))
@@ -448,10 +448,12 @@ def test_the_deadline_is_the_functions_or_the_callers_if_that_is_sooner(served: 
     assert 290 < remaining({"Despina-Timeout-Us": "2000000000000"}) < 310
 
 
-def test_a_priority_reaches_the_router(served: Served) -> None:
-    served.post("echo", b"{}", {"Despina-Priority": "3"})
+@pytest.mark.parametrize("header", ["Despina-Priority", "Despina-Sequence"])
+def test_a_header_that_nothing_honours_is_refused_and_not_ignored(served: Served, header: str) -> None:
+    status, headers, _ = served.post("echo", b"{}", {header: "3"})
 
-    assert 3 == served.router.calls[-1].priority
+    assert (501, "unsupported") == (status, headers["despina-error"])
+    assert "accept-encoding" not in headers, "that is for encodings"
 
 
 def test_a_version_that_was_never_read_is_read_off_the_loop_while_others_are_served(served: Served) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.settings import HttpLimits
-from tests.gateway.server import Served, Wire, error_of, request, serving
+from tests.gateway.server import Served, Wire, certificate, error_of, request, serving
 
 ECHO = "/v2/models/echo/infer"
 QUICK = HttpLimits(header_s=0.2, body_s=0.2, keep_alive_s=0.4, send_s=0.3, linger_s=0.2, body_bytes_per_s=1 << 30, write_buffer_kb=64)
@@ -159,20 +156,17 @@ def test_draining_answers_what_was_taken_and_closes_each_connection() -> None:
 
 
 def test_everything_works_over_tls(tmp_path: Path) -> None:
-    cert = _certificate(tmp_path)
-    context = ssl.create_default_context(cafile=str(cert[0]))
-    with serving(cert=cert) as served:
-        plain = socket.create_connection(("127.0.0.1", served.port), timeout=10)
-        with Wire(context.wrap_socket(plain, server_hostname="localhost")) as wire:
-            body = bytes(range(256)) * 3000
-            wire.send(request(ECHO, body) + request("/hello", method="GET") + request(ECHO, b"x"))
+    cert = certificate(tmp_path)
+    with serving(cert=cert) as served, served.connect_tls(cert[0]) as wire:
+        body = bytes(range(256)) * 3000
+        wire.send(request(ECHO, body) + request("/hello", method="GET") + request(ECHO, b"x"))
 
-            assert [body, b'{"hello":"world"}', b"x"] == [wire.answer()[2] for _ in range(3)]
+        assert [body, b'{"hello":"world"}', b"x"] == [wire.answer()[2] for _ in range(3)]
 
-            wire.send(request(ECHO, headers={"Content-Length": "99999999"}))
+        wire.send(request(ECHO, headers={"Content-Length": "99999999"}))
 
-            assert (413, "too_large") == error_of(wire.answer())
-            assert wire.ended()
+        assert (413, "too_large") == error_of(wire.answer())
+        assert wire.ended()
 
 
 def _when_closed(served: Served, port: int, closed: threading.Event) -> None:
@@ -186,17 +180,3 @@ def _when_closed(served: Served, port: int, closed: threading.Event) -> None:
 def _round_trip(served: Served) -> None:
     """Until here, everything sent before has been read by the server."""
     assert 200 == served.post("echo", b"{}")[0]
-
-
-def _certificate(directory: Path) -> tuple[Path, Path]:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl, which makes the test's certificate, is not installed")
-    cert, key = directory / "cert.pem", directory / "key.pem"
-    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    subprocess.run(
-        [openssl, *words.split(), "-keyout", str(key), "-out", str(cert)],
-        check=True,
-        capture_output=True,
-    )
-    return cert, key
