@@ -15,7 +15,7 @@ from gateway.answers import error_response, fault_text
 from gateway.parts import Parts
 from gateway.routes import blobs, functions, health, models, releases, scale, tags, versions
 
-_log = logging.getLogger("despina.gateway")
+log = logging.getLogger(__name__)
 
 
 def create(parts: Parts) -> FastAPI:
@@ -34,7 +34,7 @@ def create(parts: Parts) -> FastAPI:
 async def _despina_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, DespinaError)
     if isinstance(error, InternalError):
-        _log.error("request_failed method=%s path=%s", request.method, request.url.path, exc_info=error)
+        log.error("request_failed method=%s path=%s", request.method, request.url.path, exc_info=error)
     return error_response(error)
 
 
@@ -56,5 +56,5 @@ async def _gone(_request: Request, _error: Exception) -> Response:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     """Answers what none of ours foresaw; the framework raises it again, and the server logs it with its trace."""
-    _log.error("request_failed method=%s path=%s", request.method, request.url.path)
+    log.error("request_failed method=%s path=%s", request.method, request.url.path)
     return error_response(InternalError(repr(error)))

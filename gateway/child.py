@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from functions.errors import StartFailed
+from functions.errors import CapacityError, DespinaError, ProtocolError
+from workers.node.backoff import Backoff
 from workers.node.guard import Guard
 
-log = logging.getLogger("despina.up")
+log = logging.getLogger(__name__)
 
-AGAIN_S = 0.5
-"""Wait before the first restart; doubled with each death, up to AGAIN_MAX_S, and back to this after STEADY_S of life."""
-AGAIN_MAX_S = 15.0
 STEADY_S = 60.0
+"""After so much life a death counts as the first again."""
+_ENDING_S = 1.0
+"""A process that dies closes its output first: so long is waited for the exit code, which says more."""
 
 Fact = Mapping[str, Any]
 
@@ -59,7 +60,7 @@ class Child:
         return self._process.pid if self._process is not None else 0
 
     async def start(self) -> Fact:
-        """Spawn it and wait until it is ready. Raises StartFailed with the last line it wrote."""
+        """Spawn it and wait until it is ready. Raises CapacityError, for the operator, with the last line it wrote."""
         program = self.program
         with program.log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
@@ -82,28 +83,36 @@ class Child:
                 self.fact = ready.result()
                 log.info("%s ready pid=%d", program.name, process.pid)
                 return self.fact
-            reason = f"exit code {ended.result()}" if ended.done() else f"not ready after {program.start_s:g} s"
+            if ready.done():
+                await asyncio.wait({ended}, timeout=_ENDING_S)
+            reason = f"{program.start_s:g} s are over"
+            if ended.done():
+                reason = describe(ended.result())
+            elif ready.done():
+                reason = str(ready.exception())
         finally:
             for task in (ready, ended):
                 task.cancel()
             await asyncio.gather(ready, ended, return_exceptions=True)
         await self._end(process, 0.0)
-        raise StartFailed(f"{program.name} did not start ({reason}): {last_line(program.log)}")
+        raise CapacityError(f"{program.name} did not start ({reason}): {last_line(program.log)}")
 
     async def keep(self) -> None:
         """Start it again whenever it dies, until ``stop``."""
         loop = asyncio.get_running_loop()
-        pause = AGAIN_S / 2
+        backoff = Backoff(0.5, 2, 15)
         while self._process is not None:
             began = loop.time()
             code = await self._process.wait()
             self._guard.remove(self._process.pid)
             if self._stopping:
                 return
-            pause = AGAIN_S if loop.time() - began > STEADY_S else min(2 * pause, AGAIN_MAX_S)
+            if loop.time() - began > STEADY_S:
+                backoff.succeeded()
+            pause = backoff.failed()
             log.error("%s died (%s); again in %g s: %s", self.program.name, describe(code), pause, last_line(self.program.log))
             await asyncio.sleep(pause)
-            with contextlib.suppress(StartFailed):
+            with contextlib.suppress(DespinaError):
                 await self.start()
 
     async def stop(self, grace_s: float) -> None:
@@ -128,12 +137,12 @@ class Child:
 
 
 async def says_ready(output: asyncio.StreamReader) -> Fact:
-    """For programs of ours: the first line ``{"ready": {…}}``. Raises StartFailed."""
+    """For programs of ours: the first line ``{"ready": {…}}``. Raises ProtocolError."""
     line = await output.readline()
     try:
         fact: Fact = json.loads(line)["ready"]
     except (ValueError, KeyError, TypeError):
-        raise StartFailed(f"said {line[:200]!r} instead of that it is ready") from None
+        raise ProtocolError(f"it said {line[:200]!r} instead of that it is ready") from None
     return fact
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 from functions.errors import InvalidRequest
 
 PREFIX = "DESPINA_"
-CLIENT_ONLY = frozenset({"DESPINA_URL", "DESPINA_CA_FILE", "DESPINA_INSTANCE"})
+NOT_SETTINGS = frozenset({"DESPINA_URL", "DESPINA_CA_FILE", "DESPINA_INSTANCE"})
 """Variables with the prefix that are no settings: the client's server, and the mark by which a guard finds an instance's processes."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -94,7 +94,7 @@ def load(options: Mapping[str, Any], environment: Mapping[str, str] = os.environ
     values: dict[str, Any] = {}
     limits: dict[str, Any] = {}
     for name, text in environment.items():
-        if not name.startswith(PREFIX) or name in CLIENT_ONLY:
+        if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
         key = name.removeprefix(PREFIX).lower()
         if key in Settings.model_fields and key != "http":

@@ -29,7 +29,7 @@ from gateway.place import Place
 from gateway.settings import Settings
 from workers.node.guard import Guard
 
-log = logging.getLogger("despina.up")
+log = logging.getLogger(__name__)
 
 Deploy = Callable[[str, Sequence[Path]], None]
 """Deploys bundles to the server at a URL as one release; raises DespinaError. It runs in a thread."""
@@ -114,7 +114,7 @@ class _Up:
         return 0
 
     async def _start(self, guard: Guard) -> int:
-        """Start every child; the port of the metrics. Raises StartFailed, with nothing left to start."""
+        """Start every child; the port of the metrics. Raises CapacityError for one that does not serve, with nothing left to start."""
         build = programs.Builder(self._settings, self._place, self._instance, self._node_token, self._listener.fileno())
         board = [] if self._settings.board else [build.board()]
         self._children = [Child(program, guard) for program in (*board, build.node(), build.controller(), build.gateway())]
