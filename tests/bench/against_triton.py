@@ -25,8 +25,9 @@ from pathlib import Path
 from random import Random
 
 from tests.flows import bundles
-from tests.flows.platform import free_port, running
+from tests.flows.platform import running
 from tests.oracle import triton
+from tests.processes import free_port
 
 VALUES = struct.pack("<16f", *range(16))
 HEADER = json.dumps(

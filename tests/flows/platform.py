@@ -10,16 +10,16 @@ import re
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.processes import descendants, free_port, mentioning
 
 START_S = 60.0
 """How long ``despina up`` may take on a busy 2-core machine before a flow gives up."""
@@ -144,9 +144,9 @@ class Platform:
             if self.process.stdout is not None:
                 self.process.stdout.close()
 
-    def descendants(self) -> list[int]:
-        """Every living process whose environment or command line names this platform's data directory, and all descendants of ``up``."""
-        return sorted({*_descendants(self.process.pid), *_mentioning(str(self.data))} - {os.getpid()})
+    def processes(self) -> set[int]:
+        """``up``, what lives below it, and every process whose environment or arguments name this platform's data directory."""
+        return descendants(self.process.pid) | mentioning(str(self.data))
 
 
 @contextmanager
@@ -166,63 +166,9 @@ def despina() -> str:
     return str(beside) if beside.exists() else str(shutil.which("despina"))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def zipped(bundle: Path) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for path in sorted(bundle.rglob("*")):
             archive.write(path, f"{bundle.name}/{path.relative_to(bundle)}")
     return buffer.getvalue()
-
-
-def wait_for(what: Callable[[], Any], timeout_s: float = 30.0, says: str = "") -> Any:
-    """Ask until the answer is true, at most ``timeout_s`` long; the answer. For facts that only another process can announce."""
-    deadline = time.monotonic() + timeout_s
-    while not (answer := what()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s} s: {says or what}")
-        time.sleep(0.02)
-    return answer
-
-
-def alive(pid: int) -> bool:
-    """Whether a process still runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def _descendants(root: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    found, queue = [], [root]
-    while queue:
-        pid = queue.pop()
-        found.append(pid)
-        queue += children.get(pid, [])
-    return [pid for pid in found if alive(pid)]
-
-
-def _mentioning(text: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                known = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                continue
-            if text.encode() in known and alive(int(entry.name)):
-                found.append(int(entry.name))
-    return found

@@ -12,7 +12,8 @@ import pytest
 
 from tests.flows import bundles as make
 from tests.flows.load import Load
-from tests.flows.platform import Platform, alive, running, wait_for
+from tests.flows.platform import Platform, running
+from tests.processes import alive, eventually
 
 BODY = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 16], "data": [float(i) for i in range(16)]}]}
 
@@ -27,11 +28,11 @@ def test_a_killed_replica_loses_at_most_its_running_batch(platform: Platform, bu
     platform.upload(make.identity(bundles)).expect(201)
     with Load(platform, connections, "/v2/models/identity/infer", BODY) as load:
         for _ in range(kills):
-            pid = wait_for(lambda: _pid(platform, "identity"), 30, "a ready replica")
+            pid = eventually(lambda: _pid(platform, "identity"), "a ready replica", 30)
             before = load.count()
             os.kill(pid, signal.SIGKILL)
-            wait_for(lambda old=pid: _pid(platform, "identity") not in (0, old), 30, "a new replica")
-            wait_for(lambda n=before: load.count() > n + 2 * connections, 30, "answers after the kill")
+            eventually(lambda old=pid: _pid(platform, "identity") not in (0, old), "a new replica", 30)
+            eventually(lambda n=before: load.count() > n + 2 * connections, "answers after the kill", 30)
 
     assert load.seen.errors == []
     assert len(load.seen.failed) <= connections * kills
@@ -69,7 +70,7 @@ def test_a_death_in_the_batch_fails_that_call_and_not_those_that_wait(platform: 
         died = connection.getresponse()
         body = died.read()
         count = load.count()
-        wait_for(lambda: load.count() > count + 8, 30, "answers after the death")
+        eventually(lambda: load.count() > count + 8, "answers after the death", 30)
     connection.close()
 
     assert died.getheader("Despina-Error") == "replica_died"
@@ -106,7 +107,7 @@ def test_a_hung_batch_is_killed_at_its_limit_and_neighbours_go_on(platform: Plat
     def answered() -> bool:
         return platform.request("POST", "/v2/models/hangs/infer", good).status == 200
 
-    wait_for(answered, 20, "the next answer after the kill")
+    eventually(answered, "the next answer after the kill", 20)
 
 
 def test_killing_the_parent_leaves_no_process(tmp_path: Path, bundles: Path) -> None:
@@ -129,13 +130,13 @@ def test_killing_the_parent_leaves_no_process(tmp_path: Path, bundles: Path) -> 
     platform = Platform.start(tmp_path / "data")
     try:
         platform.upload(bundle).expect(201)
-        tree = platform.descendants()
+        tree = platform.processes()
 
         assert len(tree) >= 6
 
         platform.process.kill()
         platform.process.wait(10)
-        wait_for(lambda: not any(alive(pid) for pid in tree), 15, "every process gone")
+        eventually(lambda: not any(alive(pid) for pid in tree), "every process gone", 15)
     finally:
         platform.stop()
 
@@ -161,10 +162,10 @@ def test_a_signal_drains_and_leaves_no_process(tmp_path: Path, bundles: Path, nu
     platform = Platform.start(tmp_path / "data")
     try:
         platform.upload(slow).expect(201)
-        tree = platform.descendants()
+        tree = platform.processes()
         connection = platform.connection()
         connection.request("POST", "/v2/models/slow/infer", b'{"inputs":[{"name":"X","datatype":"INT32","shape":[1],"data":[7]}]}')
-        wait_for(started.exists, 10, "the call runs")
+        eventually(started.exists, "the call runs", 10)
         platform.process.send_signal(number)
         answer = connection.getresponse()
 
@@ -175,7 +176,7 @@ def test_a_signal_drains_and_leaves_no_process(tmp_path: Path, bundles: Path, nu
 
         assert platform.process.wait(40) == 0
 
-        wait_for(lambda: not any(alive(pid) for pid in tree), 5, "every process gone")
+        eventually(lambda: not any(alive(pid) for pid in tree), "every process gone", 5)
     finally:
         platform.stop()
 
@@ -184,8 +185,8 @@ def test_the_platform_outlives_its_node(tmp_path: Path, bundles: Path) -> None:
     with running(tmp_path / "data") as platform:
         platform.upload(make.identity(bundles)).expect(201)
         platform.request("POST", "/v2/models/identity/infer", BODY).expect(200)
-        node = next(pid for pid in platform.descendants() if b"workers.node.main" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        node = next(pid for pid in platform.processes() if b"workers.node.main" in Path(f"/proc/{pid}/cmdline").read_bytes())
         replica = _pid(platform, "identity")
         os.kill(node, signal.SIGKILL)
-        wait_for(lambda: not alive(replica), 10, "the dead node's replicas gone")
-        wait_for(lambda: platform.request("POST", "/v2/models/identity/infer", BODY).status == 200, 30, "an answer from the new node")
+        eventually(lambda: not alive(replica), "the dead node's replicas gone", 10)
+        eventually(lambda: platform.request("POST", "/v2/models/identity/infer", BODY).status == 200, "an answer from the new node", 30)

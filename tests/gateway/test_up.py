@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gateway.place import Place
-from workers.node import census
+from tests.processes import alive, mentioning
 
 DESPINA = str(Path(sys.executable).with_name("despina"))
 CONFIG = (
@@ -170,7 +170,7 @@ def test_a_function_lives_its_life_on_the_command_line(up: Up) -> None:
 @pytest.mark.timeout(300)
 def test_down_stops_it_and_leaves_no_process(up: Up) -> None:
     mark = str(up.data)
-    before = [entry for entry in _mentioning(mark) if entry != up.process.pid]
+    before = mentioning(mark) - {up.process.pid}
 
     assert before
 
@@ -178,8 +178,8 @@ def test_down_stops_it_and_leaves_no_process(up: Up) -> None:
 
     assert 0 == done.returncode, done.stderr
     assert 0 == up.process.wait(10)
-    assert [] == _mentioning(mark)
-    assert not {entry.pid for entry in census.table()} & set(before)
+    assert set() == mentioning(mark)
+    assert not any(alive(pid) for pid in before)
 
 
 def _broken(root: Path) -> Path:
@@ -187,16 +187,3 @@ def _broken(root: Path) -> Path:
     model = path / "1" / "model.py"
     model.write_text(f"{model.read_text()}\n    def initialize(self, args):\n        raise ValueError('no weights')\n")
     return path
-
-
-def _mentioning(text: str) -> list[int]:
-    """Processes that name ``text`` in their arguments."""
-    found = []
-    for entry in census.table():
-        try:
-            arguments = Path(f"/proc/{entry.pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if text.encode() in arguments and entry.pid != os.getpid():
-            found.append(entry.pid)
-    return found

@@ -5,7 +5,7 @@ import secrets
 import subprocess
 import time
 
-from tests.workers.node.processes import eventually
+from tests.processes import eventually
 from workers.node import census
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.workers.node.processes import alive, eventually
+from tests.processes import alive, eventually
 from workers.node import census
 from workers.node.guard import Guard, _note
 

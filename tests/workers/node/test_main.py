@@ -24,8 +24,8 @@ from functions.protocol.frames import Kind, Splitter
 from functions.records import VersionRecord
 from registry.service import Registry
 from registry.stores import open_store
+from tests.processes import alive, eventually
 from tests.workers.node import bundles
-from tests.workers.node.processes import alive, eventually
 from workers.node import census
 from workers.node.guard import Guard
 from workers.node.inspection import inspect

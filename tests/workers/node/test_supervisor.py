@@ -13,7 +13,7 @@ import pytest
 
 from functions.errors import NoCapacity, NotFound, StartFailed, StoreUnreachable
 from functions.names import Ref
-from tests.workers.node.processes import alive
+from tests.processes import alive
 from workers.node import birth, census
 from workers.node.capacity import Capacity
 from workers.node.guard import Guard

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.node.processes import alive, eventually
+from tests.processes import alive, eventually
 from workers.node import birth, census
 from workers.node.birth import MARK, MARK_BYTES, Birth
 from workers.node.guard import Guard
