@@ -4,16 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all check up build format lock clean
+.PHONY: demo test check up build format lock clean
 
 demo: $(STAMP)
 	$(BIN)/python -m functions.examples.demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest tests -m "not slow and not bench"
-
-test-all: $(STAMP)
-	$(BIN)/python -m pytest tests -m "not bench"
+	$(BIN)/python -m pytest
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -1,7 +1,7 @@
-"""A real Triton Inference Server on this machine, as the judge of behaviour and the peer to measure against.
+"""A real Triton Inference Server on this machine, to measure against.
 
 ``python -m tests.oracle.triton DIR`` installs it (Triton 2.51: core, ensembles, Python backend; CPU only) out of the
-``nvidia-pytriton`` wheel into a virtual environment under DIR, about 400 MB. ``TRITON_HOME=DIR`` then lets tests and benches use it.
+``nvidia-pytriton`` wheel into a virtual environment under DIR, about 400 MB. ``TRITON_HOME=DIR`` then lets the bench use it.
 """
 
 from __future__ import annotations
