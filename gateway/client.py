@@ -13,8 +13,13 @@ import httpx
 
 from functions.errors import DespinaError, tree
 from functions.records import File
+from workers.fleet.promotion import Dependents
 
 CHUNK = 256 * 1024
+ANSWER_S = 60.0
+"""How long an answer may take that waits for nothing."""
+INSPECT_S = 180.0
+"""How long one may take that waits for a bundle to be inspected and recorded."""
 SLACK_S = 30.0
 """So much longer than what a request itself may wait does the client."""
 _KINDS = {kind.code: kind for kind in tree()}
@@ -33,13 +38,13 @@ class Progress(Protocol):
 class Client:
     """One server. Every method raises the DespinaError that the server answered, or ServerUnreachable."""
 
-    def __init__(self, url: str, token: str | None = None, ca: Path | None = None, timeout_s: float = 60.0) -> None:
+    def __init__(self, url: str, token: str | None = None, ca: Path | None = None) -> None:
         """``ca`` is a PEM file with the certificates to trust for https, instead of the system's; whom they name is not checked
         then, since a server's own certificate may be all there is. Raises ServerUnreachable for one that cannot be read."""
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         verify = True if ca is None else _trusting(ca)
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, verify=verify, trust_env=False)
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=ANSWER_S, verify=verify, trust_env=False)
 
     def __enter__(self) -> Self:
         return self
@@ -57,9 +62,6 @@ class Client:
 
     def version(self, name: str, version: int) -> dict[str, Any]:
         return self._json("GET", f"/v1/functions/{_part(name)}/versions/{version}")
-
-    def history(self, name: str) -> list[dict[str, Any]]:
-        return list(self._json("GET", f"/v1/functions/{_part(name)}/history")["history"])
 
     def replicas(self, name: str) -> list[dict[str, Any]]:
         return list(self._json("GET", f"/v1/functions/{_part(name)}/replicas")["replicas"])
@@ -81,42 +83,23 @@ class Client:
             headers = {"Content-Type": "application/octet-stream", "Content-Length": str(path.stat().st_size)}
             self._json("PUT", f"/v1/blobs/{sha256}", content=_pieces(file, progress), headers=headers)
 
-    def upload(
-        self,
-        name: str,
-        files: Mapping[str, File],
-        *,
-        tag: str,
-        promote: bool,
-        dependents: str = "move",
-        wait_s: float = 60.0,
-        with_: Mapping[str, int] | None = None,
-        release: str = "",
-    ) -> dict[str, Any]:
-        """Record a version from blobs that the server has. What is promoted waits for the warm-up up to ``wait_s``."""
-        query = {
-            "tag": tag,
-            "promote": "true" if promote else "false",
-            "dependents": dependents,
-            "wait": wait_s,
-            "with": ",".join(f"{callee}@{version}" for callee, version in (with_ or {}).items()),
-            "release": release,
-        }
+    def record(self, name: str, files: Mapping[str, File], with_: Mapping[str, int]) -> dict[str, Any]:
+        """Record a version from blobs that the server has; no tag moves. ``with_`` are the versions of callees to lock."""
+        query = {"promote": "false", "with": ",".join(f"{callee}@{version}" for callee, version in with_.items())}
         body = {"files": {path: list(file) for path, file in files.items()}}
-        path = f"/v1/functions/{_part(name)}/versions"
-        return self._json("POST", path, params=query, json=body, timeout=wait_s + 4 * SLACK_S)
+        return self._json("POST", f"/v1/functions/{_part(name)}/versions", params=query, json=body, timeout=INSPECT_S)
 
-    def release(self, moves: Mapping[str, int], tag: str, dependents: str, wait_s: float) -> dict[str, Any]:
+    def release(self, moves: Mapping[str, int], tag: str, dependents: Dependents, wait_s: float) -> dict[str, Any]:
         """Move one tag of several functions together."""
         body = {"moves": dict(moves), "tag": tag, "dependents": dependents, "wait": wait_s}
         return self._json("POST", "/v1/releases", json=body, timeout=wait_s + SLACK_S)
 
-    def move(self, name: str, tag: str, version: int, dependents: str, wait_s: float) -> dict[str, Any]:
+    def move(self, name: str, tag: str, version: int, dependents: Dependents, wait_s: float) -> dict[str, Any]:
         query = {"dependents": dependents, "wait": wait_s}
         path = f"/v1/functions/{_part(name)}/tags/{_part(tag)}"
         return self._json("PUT", path, params=query, json={"version": version}, timeout=wait_s + SLACK_S)
 
-    def rollback(self, name: str, to: int | str | None, tag: str, dependents: str, wait_s: float) -> dict[str, Any]:
+    def rollback(self, name: str, to: int | str | None, tag: str, dependents: Dependents, wait_s: float) -> dict[str, Any]:
         query = {"dependents": dependents, "wait": wait_s}
         path = f"/v1/functions/{_part(name)}/rollback"
         return self._json("POST", path, params=query, json={**_given(to=to), "tag": tag}, timeout=wait_s + SLACK_S)

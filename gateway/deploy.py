@@ -16,6 +16,7 @@ from functions.manifest import parse as parse_manifest
 from functions.names import function_name
 from functions.records import File
 from gateway.client import Client
+from workers.fleet.promotion import Dependents, Outcome, Promotion
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def read(paths: Sequence[Path], name: str | None = None) -> list[Bundle]:
 
 
 def deploy(
-    client: Client, bundles: Sequence[Bundle], watcher: Watcher, *, tag: str, promote: bool, dependents: str, wait_s: float
+    client: Client, bundles: Sequence[Bundle], watcher: Watcher, *, tag: str, promote: bool, dependents: Dependents, wait_s: float
 ) -> dict[str, Any]:
     """Record all, then move the tag of all by one release; what the server said of each, and of the release.
 
@@ -65,12 +66,12 @@ def deploy(
     for bundle in bundles:
         _send(client, bundle, watcher)
         with_ = {callee: recorded[callee] for callee in sorted(bundle.calls & recorded.keys())}
-        version = client.upload(bundle.name, bundle.files, tag=tag, promote=False, with_=with_)
+        version = client.record(bundle.name, bundle.files, with_)
         recorded[bundle.name] = version["version"]
         versions.append(version)
         watcher.recorded(version)
     if not promote:
-        return {"versions": versions, "promotion": {"state": "skipped", "reason": "it was not asked to be promoted", "dependents": []}}
+        return {"versions": versions, "promotion": Promotion(Outcome.SKIPPED, "it was not asked to be promoted").to_json()}
     return {"versions": versions, **client.release(recorded, tag, dependents, wait_s)}
 
 

@@ -9,6 +9,7 @@ import pytest
 from functions.errors import BundleRefused, InvalidRequest
 from functions.records import File
 from gateway import deploy
+from workers.fleet.promotion import Dependents
 
 CONFIG = (
     'backend: "python"\nmax_batch_size: 0\n'
@@ -32,7 +33,7 @@ class FakeServer:
     def __init__(self, known: set[str]) -> None:
         self.known = known
         self.sent: list[str] = []
-        self.uploads: list[tuple[str, dict[str, int], bool]] = []
+        self.recorded: list[tuple[str, dict[str, int]]] = []
         self.releases: list[tuple[dict[str, int], str]] = []
 
     def missing(self, sizes: dict[str, int]) -> list[str]:
@@ -43,11 +44,11 @@ class FakeServer:
         self.sent.append(path.name)
         progress(path.stat().st_size)
 
-    def upload(self, name: str, files: dict[str, File], *, tag: str, promote: bool, with_: dict[str, int]) -> dict[str, Any]:
-        self.uploads.append((name, with_, promote))
-        return {"name": name, "version": 10 + len(self.uploads)}
+    def record(self, name: str, files: dict[str, File], with_: dict[str, int]) -> dict[str, Any]:
+        self.recorded.append((name, with_))
+        return {"name": name, "version": 10 + len(self.recorded)}
 
-    def release(self, moves: dict[str, int], tag: str, dependents: str, wait_s: float) -> dict[str, Any]:
+    def release(self, moves: dict[str, int], tag: str, dependents: Dependents, wait_s: float) -> dict[str, Any]:
         self.releases.append((moves, tag))
         return {"release": "r", "promotion": {"state": "promoted", "reason": "", "dependents": []}}
 
@@ -67,7 +68,7 @@ class Counting:
 
 def run(server: FakeServer, paths: list[Path], promote: bool = True) -> dict[str, Any]:
     bundles = deploy.read(paths)
-    return deploy.deploy(server, bundles, Counting(), tag="live", promote=promote, dependents="move", wait_s=1)  # type: ignore[arg-type]
+    return deploy.deploy(server, bundles, Counting(), tag="live", promote=promote, dependents=Dependents.MOVE, wait_s=1)  # type: ignore[arg-type]
 
 
 def test_callees_are_recorded_first_and_callers_are_locked_to_them(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_callees_are_recorded_first_and_callers_are_locked_to_them(tmp_path: Pat
     server = FakeServer(set())
     run(server, paths)
 
-    assert [("leaf", {}, False), ("mid", {"leaf": 11}, False), ("top", {"mid": 12}, False)] == server.uploads
+    assert [("leaf", {}), ("mid", {"leaf": 11}), ("top", {"mid": 12})] == server.recorded
     assert [({"leaf": 11, "mid": 12, "top": 13}, "live")] == server.releases
 
 
