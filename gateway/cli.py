@@ -12,19 +12,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
-from functions.errors import DespinaError, InvalidRequest, NotFound
+from functions.errors import Conflict, DeadlineExceeded, DespinaError, InvalidRequest, NotFound
 from functions.names import LIVE
 from gateway import tables
 from gateway.client import Client, ServerUnreachable
 from gateway.diff import differences
 from gateway.place import owner_of
+from gateway.progress import Quiet, watching
+from workers.fleet.promotion import WAIT_S, Dependents
 
 if TYPE_CHECKING:
     from gateway.invoke import Tensor
@@ -34,15 +34,6 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 GONE_S = 120.0
 """How long ``down`` waits for the platform to end."""
-
-
-class Dependents(StrEnum):
-    """As the routes take it; said again here, so that a command that only asks a server loads nothing that serves."""
-
-    MOVE = "move"
-    KEEP = "keep"
-    REQUIRE = "require"
-
 
 Url = Annotated[str, typer.Option("--url", envvar="DESPINA_URL", help="The server.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -88,7 +79,7 @@ def up(
     def deploy_all(url: str, paths: Sequence[Path]) -> None:
         with Client(url, token, settings.tls_cert) as client:
             bundles = deploying.read(paths)
-            result = deploying.deploy(client, bundles, Quiet(), tag=LIVE, promote=True, dependents=Dependents.MOVE, wait_s=60.0)
+            result = deploying.deploy(client, bundles, Quiet(), tag=LIVE, promote=True, dependents=Dependents.MOVE, wait_s=WAIT_S)
             _succeed(result["promotion"])
 
     raise typer.Exit(platform.run(settings, deploy or [], deploy_all))
@@ -113,7 +104,7 @@ def down(
                 _print(as_json, {"stopped": pid}, lambda: tables.out.print(f"stopped (pid {pid})"))
                 return
             time.sleep(0.05)
-        raise InvalidRequest(f"pid {pid} has not stopped within {GONE_S:g} s")
+        raise DeadlineExceeded(f"pid {pid} has not stopped within {GONE_S:g} s; see its logs, or kill -9 it")
 
 
 @app.command()
@@ -123,14 +114,14 @@ def deploy(
     tag: Annotated[str, typer.Option(help="Tag to move.")] = LIVE,
     promote: Annotated[bool, typer.Option("--promote/--no-promote", help="Move the tag once the version has answered its warm-up.")] = True,
     dependents: DependentsOption = Dependents.MOVE,
-    wait: Wait = 60.0,
+    wait: Wait = WAIT_S,
     url: Url = URL,
     as_json: AsJson = False,
 ) -> None:
     """Upload bundles as versions, callees first, and move the tag of all of them. Only files that the server lacks travel."""
     from gateway import deploy as deploying
 
-    with _exits(), _client(url) as client, _watching(as_json) as watcher:
+    with _exits(), _client(url) as client, watching(as_json) as watcher:
         bundles = deploying.read(paths, name)
         result = deploying.deploy(client, bundles, watcher, tag=tag, promote=promote, dependents=dependents, wait_s=wait)
         watcher.end()
@@ -204,7 +195,7 @@ def tag(
     tag: Annotated[str, typer.Argument()],
     version: Annotated[int, typer.Argument(min=1)],
     dependents: DependentsOption = Dependents.MOVE,
-    wait: Wait = 60.0,
+    wait: Wait = WAIT_S,
     url: Url = URL,
     as_json: AsJson = False,
 ) -> None:
@@ -219,7 +210,7 @@ def rollback(
     to: Annotated[str | None, typer.Option(help="A version or a tag; default: what the tag was before.")] = None,
     tag: Annotated[str, typer.Option(help="The tag to point back.")] = LIVE,
     dependents: DependentsOption = Dependents.MOVE,
-    wait: Wait = 60.0,
+    wait: Wait = WAIT_S,
     url: Url = URL,
     as_json: AsJson = False,
 ) -> None:
@@ -269,41 +260,6 @@ def logs(
         _print(as_json, found, lambda: sys.stdout.writelines(f"{line}\n" for line in found["lines"]))
 
 
-class Quiet:
-    """Watches an upload and says nothing."""
-
-    def begin(self, name: str, size_bytes: int, missing_bytes: int) -> None: ...
-
-    def sent(self, size_bytes: int) -> None: ...
-
-    def recorded(self, version: Mapping[str, Any]) -> None: ...
-
-    def end(self) -> None: ...
-
-
-class Bars(Quiet):
-    """A bar for each bundle: how many of its missing bytes have gone out."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task: TaskID | None = None
-
-    def begin(self, name: str, size_bytes: int, missing_bytes: int) -> None:
-        note = f"{name} ({tables.size(size_bytes)}, {tables.size(size_bytes - missing_bytes)} there already)"
-        self._task = self._progress.add_task(note, total=missing_bytes or None)
-
-    def sent(self, size_bytes: int) -> None:
-        assert self._task is not None
-        self._progress.advance(self._task, size_bytes)
-
-    def recorded(self, version: Mapping[str, Any]) -> None:
-        assert self._task is not None
-        self._progress.update(self._task, description=f"{version['name']} @ {version['version']}", total=1, completed=1)
-
-    def end(self) -> None:
-        self._progress.stop()
-
-
 def main() -> None:
     app()
 
@@ -311,16 +267,6 @@ def main() -> None:
 def _client(url: str) -> Client:
     ca = os.environ.get("DESPINA_CA_FILE")
     return Client(url, os.environ.get("DESPINA_ADMIN_TOKEN"), Path(ca) if ca else None)
-
-
-@contextmanager
-def _watching(as_json: bool) -> Iterator[Quiet]:
-    if as_json or not sys.stderr.isatty():
-        yield Quiet()
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
-    with Progress(*columns, console=tables.err) as progress:
-        yield Bars(progress)
 
 
 @contextmanager
@@ -384,6 +330,6 @@ def _moved(as_json: bool, moved: Mapping[str, Any]) -> None:
 
 
 def _succeed(promotion: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest when a tag should have moved and did not."""
+    """Raises Conflict when a tag should have moved and did not."""
     if promotion["state"] not in ("moved", "skipped"):
-        raise InvalidRequest(f"the tag has not moved: {promotion['reason']}")
+        raise Conflict(f"the tag has not moved: {promotion['reason']}")
