@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from functions.names import Ref
 from gateway.parts import PartsOf
 from registry.describe import move
 from workers.node.messages import ReplicaEvent
@@ -55,8 +54,7 @@ async def logs(
     parts: PartsOf, name: str, version: str | None = None, lines: Annotated[int, Query(ge=1, le=10_000)] = 100
 ) -> dict[str, Any]:
     """The last lines that replicas of one version (a number or a tag; default ``live``) wrote."""
-    found = parts.registry.catalog.resolve(name, version)
-    ref = Ref(name, found if isinstance(found, int) else found.version)
+    ref = parts.registry.catalog.reached(name, version)
     return {"name": name, "version": ref.version, "lines": await parts.nodes.logs(ref, lines)}
 
 

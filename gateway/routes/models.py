@@ -9,11 +9,9 @@ from fastapi import APIRouter, Response
 
 from functions.config.spec import ModelConfig, TensorSpec
 from functions.errors import InvalidRequest, NotFound
-from functions.names import Ref
 from functions.records import VersionRecord
 from gateway.answers import error_response
 from gateway.parts import Parts, PartsOf
-from registry.catalog import Catalog
 from workers.node.statistics import nothing_yet
 
 router = APIRouter()
@@ -50,7 +48,7 @@ async def config(parts: PartsOf, name: str, selector: str | None = None) -> dict
 async def ready(parts: PartsOf, name: str, selector: str | None = None) -> Response:
     """200 where a call would be served: at once, or after a start that nothing speaks against."""
     try:
-        failure = parts.nodes.failure(_resolve(parts.registry.catalog, name, selector))
+        failure = parts.nodes.failure(parts.registry.catalog.reached(name, selector))
     except NotFound as error:
         failure = error
     if failure is not None:
@@ -63,7 +61,7 @@ async def ready(parts: PartsOf, name: str, selector: str | None = None) -> Respo
 async def statistics(parts: PartsOf, name: str, selector: str | None = None) -> dict[str, Any]:
     """Of the versions that have run somewhere; the one that is asked for, or ``live``, is there in any case."""
     try:
-        asked = _resolve(parts.registry.catalog, name, selector)
+        asked = parts.registry.catalog.reached(name, selector)
     except NotFound:
         known = name in parts.registry.catalog.functions()
         text = f"requested model version is not available for model '{name}'" if known else f"requested model '{name}' is not available"
@@ -74,13 +72,8 @@ async def statistics(parts: PartsOf, name: str, selector: str | None = None) -> 
     return {"model_stats": entries}
 
 
-def _resolve(catalog: Catalog, name: str, selector: str | None) -> Ref:
-    found = catalog.resolve(name, selector)
-    return Ref(name, found if isinstance(found, int) else found.version)
-
-
 async def _record(parts: Parts, name: str, selector: str | None) -> VersionRecord:
-    ref = _resolve(parts.registry.catalog, name, selector)
+    ref = parts.registry.catalog.reached(name, selector)
     known = parts.registry.catalog.peek(*ref)
     return known if known is not None else await asyncio.to_thread(parts.registry.catalog.record, *ref)
 

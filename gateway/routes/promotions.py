@@ -11,29 +11,31 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from functions.errors import Conflict
 from functions.names import LIVE
-from workers.fleet.promotion import Dependents, Outcome, Promotion
+from workers.fleet.promotion import WAIT_S, Dependents, Outcome, Promotion
+
+ReleaseId = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]*$", description="One id for several requests; empty: a new one.")]
 
 
-class Terms(BaseModel):
+class Move(BaseModel):
     """Query of a move."""
 
     model_config = ConfigDict(extra="forbid")
 
     dependents: Dependents = Dependents.MOVE
-    wait: float = Field(default=60.0, ge=0, le=3600, description="Seconds that the target has to answer its warm-up.")
+    wait: float = Field(default=WAIT_S, ge=0, le=3600, description="Seconds that the target has to answer its warm-up.")
 
 
-class Upload(Terms):
+class Upload(Move):
     """Query of an upload."""
 
     tag: str = LIVE
     promote: bool = True
-    release: str = Field(default="", max_length=64, pattern=r"^[A-Za-z0-9_-]*$", description="One id for several uploads.")
+    release: ReleaseId = ""
     with_: str = Field(default="", alias="with", description="name@V,…: versions of callees that the same release is about to move.")
 
 
-MoveTerms = Annotated[Terms, Query()]
-UploadTerms = Annotated[Upload, Query()]
+MoveQuery = Annotated[Move, Query()]
+UploadQuery = Annotated[Upload, Query()]
 
 
 def new_release() -> str:

@@ -5,27 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from functions.names import LIVE, tag_name
 from gateway.parts import By, PartsOf
 from gateway.routes.bodies import read_json
-from gateway.routes.promotions import new_release, told
-from workers.fleet.promotion import Dependents
+from gateway.routes.promotions import Move, ReleaseId, new_release, told
 
 router = APIRouter(prefix="/v1/releases")
 
 
-class Release(BaseModel):
+class Release(Move):
     """``{"moves": {name: version}, "tag": "live", "dependents": "move", "wait": 60, "release": ""}``"""
-
-    model_config = ConfigDict(extra="forbid")
 
     moves: dict[str, int] = Field(min_length=1)
     tag: str = LIVE
-    dependents: Dependents = Dependents.MOVE
-    wait: float = Field(default=60.0, ge=0, le=3600)
-    release: str = Field(default="", max_length=64, pattern=r"^[A-Za-z0-9_-]*$")
+    release: ReleaseId = ""
 
 
 @router.post("")

@@ -11,7 +11,7 @@ from functions.errors import InvalidRequest, NotFound
 from functions.names import LIVE, tag_name
 from gateway.parts import By, Parts, PartsOf
 from gateway.routes.bodies import read_json
-from gateway.routes.promotions import MoveTerms, new_release, told
+from gateway.routes.promotions import MoveQuery, new_release, told
 from registry.describe import move
 
 router = APIRouter(prefix="/v1/functions/{name}")
@@ -42,7 +42,7 @@ async def show(parts: PartsOf, response: Response, name: str, tag: str) -> dict[
 
 
 @router.put("/tags/{tag}")
-async def put(parts: PartsOf, request: Request, response: Response, name: str, tag: str, by: By, terms: MoveTerms) -> dict[str, Any]:
+async def put(parts: PartsOf, request: Request, response: Response, name: str, tag: str, by: By, query: MoveQuery) -> dict[str, Any]:
     """Point a tag at a version, once that has answered its warm-up. ``If-Match`` with its ETag, or ``If-None-Match: *`` for a tag
     that is new, makes it a compare-and-swap."""
     tag = tag_name(tag)
@@ -51,8 +51,8 @@ async def put(parts: PartsOf, request: Request, response: Response, name: str, t
         {name: wanted.version},
         tag,
         expect=_expected(parts, request, name, tag),
-        dependents=terms.dependents,
-        wait_s=terms.wait,
+        dependents=query.dependents,
+        wait_s=query.wait,
         by=by,
         release=new_release(),
         held=False,
@@ -64,12 +64,12 @@ async def put(parts: PartsOf, request: Request, response: Response, name: str, t
 
 
 @router.post("/rollback")
-async def rollback(parts: PartsOf, request: Request, response: Response, name: str, by: By, terms: MoveTerms) -> dict[str, Any]:
+async def rollback(parts: PartsOf, request: Request, response: Response, name: str, by: By, query: MoveQuery) -> dict[str, Any]:
     """Point a tag back, and hold it there: re-locks pass it by until it is moved by hand."""
     back = await read_json(request, Back)
     tag = tag_name(back.tag)
     promotion = await parts.rollout.rollback(
-        name, back.to, tag=tag, dependents=terms.dependents, wait_s=terms.wait, by=by, release=new_release()
+        name, back.to, tag=tag, dependents=query.dependents, wait_s=query.wait, by=by, release=new_release()
     )
     record = parts.registry.catalog.tag(name, tag)
     response.headers["ETag"] = record.etag

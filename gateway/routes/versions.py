@@ -17,7 +17,7 @@ from functions.records import File
 from gateway.assembly import assemble
 from gateway.parts import By, Parts, PartsOf
 from gateway.routes.bodies import read_json, save
-from gateway.routes.promotions import UploadTerms, new_release
+from gateway.routes.promotions import UploadQuery, new_release
 
 router = APIRouter(prefix="/v1/functions/{name}/versions")
 
@@ -31,9 +31,9 @@ class FileList(BaseModel):
 
 
 @router.post("")
-async def upload(parts: PartsOf, request: Request, response: Response, name: str, by: By, terms: UploadTerms) -> dict[str, Any]:
+async def upload(parts: PartsOf, request: Request, response: Response, name: str, by: By, query: UploadQuery) -> dict[str, Any]:
     """Record a bundle as a version, and promote it unless told otherwise. 201 for a new version, 200 for one that exists."""
-    name, tag = function_name(name), tag_name(terms.tag)
+    name, tag = function_name(name), tag_name(query.tag)
     place = parts.staging / f"upload-{secrets.token_hex(8)}"
     await asyncio.to_thread(place.mkdir)
     try:
@@ -41,12 +41,12 @@ async def upload(parts: PartsOf, request: Request, response: Response, name: str
             await _receive(parts, request, place),
             name,
             tag=tag,
-            promote=terms.promote,
-            dependents=terms.dependents,
-            wait_s=terms.wait,
+            promote=query.promote,
+            dependents=query.dependents,
+            wait_s=query.wait,
             by=by,
-            release=terms.release or new_release(),
-            with_=_overlay(terms.with_),
+            release=query.release or new_release(),
+            with_=_overlay(query.with_),
         )
     finally:
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)

@@ -12,12 +12,14 @@ from typing import Any
 
 import httpx
 
-from functions.bundle import CONFIG, MANIFEST, Inspected, Limits, scan, unpack, version_directory
+from functions.archives import unpack
+from functions.bundle import CONFIG, MANIFEST, Inspected, scan, version_directory
 from functions.calls import declared_calls
 from functions.config import checks, text
 from functions.errors import StartFailed
 from functions.manifest import parse
 from functions.names import Ref
+from functions.paths import Limits
 from gateway.admit import Gate
 from gateway.app import create
 from gateway.parts import Parts
