@@ -8,7 +8,6 @@ JSON, ``{"ready": {"pid": n}}``, when it serves. SIGTERM and SIGINT are only not
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import json
 import logging
@@ -16,19 +15,16 @@ import os
 import shutil
 import signal
 import socket
-import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import uvicorn
-import uvloop
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from functions.bundle import Inspected, Limits
-from functions.errors import DespinaError, InvalidRequest
+from functions.errors import DespinaError
 from functions.names import Ref, parse_ref
+from functions.paths import Limits
 from gateway.admit import Gate
 from gateway.app import create
 from gateway.express import Express
@@ -44,10 +40,12 @@ from workers.fleet.reporter import report
 from workers.fleet.rollout import Rollout
 from workers.fleet.router import Router, RouterSettings
 from workers.fleet.terms import Terms
+from workers.node.entry import run_process
+from workers.node.http_server import HttpServer
 from workers.node.inspection import inspect
 from workers.process import page as pages
 
-log = logging.getLogger("despina.gateway")
+log = logging.getLogger(__name__)
 
 REFRESH_S = 1.0
 """How often it is looked what other processes have written to the store."""
@@ -78,12 +76,16 @@ class GatewaySettings(BaseModel):
     drain_s: float = Field(gt=0, description="Seconds that running requests get at the end.")
 
 
-class _Server(uvicorn.Server):
-    """The process's signals belong to its main file."""
+class _Server(HttpServer):
+    """Says when it serves."""
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.serves = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.serves.set()
 
 
 class Gateway:
@@ -93,9 +95,9 @@ class Gateway:
         loop = asyncio.get_running_loop()
         self._settings = settings
         self._registry = registry
-        self.page = settings.pages / f"gateway-{os.getpid()}"
-        pages.create(str(self.page))
-        page = pages.Page(str(self.page))
+        path = str(settings.pages / f"gateway-{os.getpid()}")
+        pages.create(path)
+        page = pages.Page(path)
         catalog = registry.catalog
         self.nodes = Nodes([NodeAddress(f"unix:{settings.node}", settings.node_token)])
         self.router = Router(self.nodes, self._terms, self._resolve, page, RouterSettings(bytes_in_flight=settings.http.bodies_mb << 20))
@@ -103,7 +105,7 @@ class Gateway:
         gate = Gate(catalog, loop.time, token=token, hosts=hosts, any_host=token is not None and not settings.hosts)
         self.lane = Lane(gate, self.router, settings.http, page)
         limits = Limits(total_bytes=settings.upload_mb << 20)
-        rollout = Rollout(registry, self.nodes, partial(_inspect, limits), settings.staging)
+        rollout = Rollout(registry, self.nodes, partial(inspect, limits=limits), settings.staging)
         self.parts = Parts(gate, registry, self.nodes, rollout, settings.staging, settings.upload_mb << 20)
         self.server = _Server(
             uvicorn.Config(
@@ -142,20 +144,15 @@ class Gateway:
 
     def _terms(self, ref: Ref) -> Terms:
         record = self._registry.catalog.peek(*ref)
-        return Terms.of(record.manifest if record else {}, self._registry.catalog.scale(ref.name))
+        return Terms.of(record.manifest, self._registry.catalog.scale(ref.name)) if record else Terms()
 
     def _resolve(self, caller: Ref, name: str) -> Ref:
         """``NAME@V`` is a locked, shared callee; ``NAME`` one that only the running code knew: where ``live`` points now."""
         if "@" in name:
             return parse_ref(name)
-        found = self._registry.catalog.resolve(name, None)
-        ref = Ref(name, found if isinstance(found, int) else found.version)
+        ref = self._registry.catalog.reached(name)
         log.debug("drift caller=%s callee=%s", caller, ref)
         return ref
-
-
-async def _inspect(limits: Limits, source: Path, name: str, staging: Path) -> Inspected:
-    return await inspect(source, name, staging, limits)
 
 
 async def serve(settings: GatewaySettings) -> None:
@@ -177,8 +174,7 @@ async def serve(settings: GatewaySettings) -> None:
             group.create_task(report(board, f"gateway-{os.getpid()}", gateway.router.observations)),
         ]
         serving = group.create_task(gateway.server.serve([listener]))
-        while not gateway.server.started and not serving.done():
-            await asyncio.sleep(0.005)
+        await gateway.server.serves.wait()
         _settle_heap()
         print(json.dumps({"ready": {"pid": os.getpid()}}), flush=True)
         log.info("gateway_ready")
@@ -209,15 +205,7 @@ def _empty(directory: Path) -> None:
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    try:
-        uvloop.run(serve(GatewaySettings.model_validate_json(sys.argv[1])))
-    except (ValidationError, InvalidRequest, OSError) as error:
-        sys.stderr.write(f"gateway: {error}\n")
-        sys.exit(2)
-    except DespinaError as error:
-        sys.stderr.write(f"gateway: {error}\n")
-        sys.exit(1)
+    run_process("gateway", GatewaySettings, serve)
 
 
 if __name__ == "__main__":

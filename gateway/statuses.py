@@ -66,8 +66,7 @@ def body(error: DespinaError) -> bytes:
 
 
 def retry_after_s(error: DespinaError) -> int | None:
-    """Whole seconds for ``Retry-After``, where they are known: the error carries ``retry_after_s``, or a queue is full (one moment)."""
-    known: float | None = getattr(error, "retry_after_s", None)
-    if known is not None and known > 0:
-        return max(1, math.ceil(known))
+    """Whole seconds for ``Retry-After``, where they are known: the error says so, or a queue is full (one moment)."""
+    if error.retry_after_s > 0:
+        return math.ceil(error.retry_after_s)
     return 1 if isinstance(error, QueueFull) else None

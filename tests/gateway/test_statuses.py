@@ -46,7 +46,7 @@ def test_a_message_of_ours_is_kept_from_the_caller() -> None:
 
 def test_a_hint_to_retry_is_given_where_it_is_known() -> None:
     known = StartFailed("again later")
-    known.retry_after_s = 2.1  # type: ignore[attr-defined]
+    known.retry_after_s = 2.1
 
     hints: list[tuple[int | None, DespinaError]] = [(3, known), (1, QueueFull("full")), (None, NotFound("no"))]
 
