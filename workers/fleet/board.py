@@ -3,10 +3,11 @@ copy of anything."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import redis.asyncio
 from redis.exceptions import RedisError
@@ -19,6 +20,8 @@ Sighting = dict[Ref, Observation]
 PREFIX = "despina:observations:"
 TIMEOUT_S = 2.0
 _PAGE = 500
+
+A = TypeVar("A")
 
 
 class Board(Protocol):
@@ -43,25 +46,30 @@ class RedisBoard:
 
     async def publish(self, source: str, observations: Mapping[Ref, Observation], ttl_s: float) -> None:
         text = json.dumps({str(ref): asdict(seen) for ref, seen in observations.items()}, separators=(",", ":"))
-        try:
-            await self._client.set(PREFIX + source, text, px=max(1, int(ttl_s * 1000)))
-        except (RedisError, OSError) as error:
-            raise self._unreachable(error) from error
+        await self._answer(self._client.set(PREFIX + source, text, px=max(1, int(ttl_s * 1000))))
 
     async def observations(self) -> dict[str, Sighting]:
-        try:
-            keys = [key async for key in self._client.scan_iter(match=PREFIX + "*", count=_PAGE)]
-            values = await self._client.mget(keys) if keys else []
-        except (RedisError, OSError) as error:
-            raise self._unreachable(error) from error
-        texts = {key.decode().removeprefix(PREFIX): text for key, text in zip(keys, values, strict=True)}
-        return {source: _sighting(text) for source, text in texts.items() if text is not None}
+        texts = await self._answer(self._read())
+        return {source: _sighting(text) for source, text in texts.items()}
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    def _unreachable(self, error: Exception) -> BoardUnreachable:
-        return BoardUnreachable(f"the board at {self._url} did not answer: {error}")
+    async def _read(self) -> dict[str, bytes | str]:
+        keys = [key async for key in self._client.scan_iter(match=PREFIX + "*", count=_PAGE)]
+        texts = await self._client.mget(keys) if keys else []
+        return {key.decode().removeprefix(PREFIX): text for key, text in zip(keys, texts, strict=True) if text is not None}
+
+    async def _answer(self, asked: Awaitable[A]) -> A:
+        try:
+            return await asked
+        except (RedisError, OSError) as error:
+            raise BoardUnreachable(f"the board at {self._url} did not answer: {error}") from error
+        finally:
+            # Cancelled at the wrong moment, the client library answers with an error of its own, or as if nothing had happened.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError
 
 
 def open_board(url: str) -> RedisBoard:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from functions.errors import BoardUnreachable, InvalidRequest, StartFailed
+from functions.errors import BoardUnreachable, InvalidRequest
 from functions.names import Ref
-from workers.fleet.board import open_board
-from workers.fleet.embedded_board import EmbeddedBoard, answers
+from tests.workers.fleet.boards import RunningBoard
+from workers.fleet.board import RedisBoard, open_board
+from workers.fleet.embedded_board import answers, command
 from workers.fleet.observation import Observation
 from workers.fleet.reporter import report
 
@@ -19,14 +22,14 @@ SEEN = {Ref("f", 3): Observation(1.5, 1, 2, 30, 0.0), Ref("g.x-y_z", 1): Observa
 
 
 @pytest.fixture
-def embedded(sockets: Path, tmp_path: Path) -> Iterator[EmbeddedBoard]:
-    board = EmbeddedBoard(sockets / "b.sock", tmp_path / "data", tmp_path / "log")
+def embedded(sockets: Path, tmp_path: Path) -> Iterator[RunningBoard]:
+    board = RunningBoard(sockets / "b.sock", tmp_path / "data", tmp_path / "log")
     board.start()
     yield board
     board.stop()
 
 
-async def test_what_routers_publish_is_read_back_by_source(embedded: EmbeddedBoard) -> None:
+async def test_what_routers_publish_is_read_back_by_source(embedded: RunningBoard) -> None:
     board = open_board(embedded.url)
     await board.publish("one", {}, 60.0)
     await board.publish("one", SEEN, 60.0)
@@ -36,20 +39,20 @@ async def test_what_routers_publish_is_read_back_by_source(embedded: EmbeddedBoa
     await board.close()
 
 
-async def test_a_source_that_stops_publishing_disappears(embedded: EmbeddedBoard) -> None:
+async def test_a_source_that_stops_publishing_disappears(embedded: RunningBoard) -> None:
     board = open_board(embedded.url)
     await board.publish("one", SEEN, 0.001)
-    while await board.observations():
-        pass
+    async with asyncio.timeout(20):
+        while await board.observations():
+            await asyncio.sleep(0.001)
     await board.close()
 
 
-async def test_state_survives_a_restart_of_the_server(embedded: EmbeddedBoard) -> None:
+async def test_state_survives_a_restart_of_the_server(embedded: RunningBoard) -> None:
     board = open_board(embedded.url)
     await board.publish("one", SEEN, 60.0)
     embedded.stop()
 
-    assert 0 == embedded.pid
     with pytest.raises(BoardUnreachable, match="did not answer"):
         await board.observations()
     with pytest.raises(BoardUnreachable):
@@ -61,7 +64,7 @@ async def test_state_survives_a_restart_of_the_server(embedded: EmbeddedBoard) -
     await board.close()
 
 
-async def test_a_router_reports_until_it_ends_and_logs_a_lost_board_once(embedded: EmbeddedBoard, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_router_reports_until_it_ends_and_logs_a_lost_board_once(embedded: RunningBoard, caplog: pytest.LogCaptureFixture) -> None:
 
     board, asked = open_board(embedded.url), 0
     caplog.set_level("INFO")
@@ -107,17 +110,37 @@ async def test_an_unreachable_board_is_told_without_its_password() -> None:
     await board.close()
 
 
-def test_a_board_that_cannot_start_says_why(tmp_path: Path, sockets: Path) -> None:
+def test_a_board_that_cannot_start_says_why_in_its_log(tmp_path: Path, sockets: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "appendonlydir").write_text("in the way")
-    board = EmbeddedBoard(sockets / "b.sock", tmp_path / "data", tmp_path / "log")
-    with pytest.raises(StartFailed, match="append"):
-        board.start()
+    ended = subprocess.run(command(sockets / "b.sock", tmp_path / "data", tmp_path / "log"), stdin=subprocess.DEVNULL, timeout=20)
 
-    assert 0 == board.pid
+    assert 0 != ended.returncode
+    assert "append" in (tmp_path / "log").read_text()
     assert not answers(sockets / "b.sock")
 
 
 def test_a_socket_path_that_the_kernel_would_cut_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="limit is 107"):
-        EmbeddedBoard(Path("/tmp") / ("x" * 120), tmp_path, tmp_path / "log").start()
+        command(Path("/tmp") / ("x" * 120), tmp_path, tmp_path / "log")
+
+
+@pytest.mark.parametrize("end", [None, ConnectionError("Connection closed by server.")])
+async def test_a_cancellation_that_the_client_library_swallows_still_ends_a_report(end: ConnectionError | None) -> None:
+    asked = asyncio.Event()
+
+    class Deaf:
+        async def set(self, *_: object, **__: object) -> None:
+            asked.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Future()
+            if end is not None:
+                raise end
+
+    reporting = asyncio.create_task(report(RedisBoard(Deaf(), "unix:///b"), "gateway", lambda: SEEN))  # type: ignore[arg-type]
+    await asked.wait()
+    reporting.cancel()
+    async with asyncio.timeout(5):
+        await asyncio.gather(reporting, return_exceptions=True)
+
+    assert reporting.cancelled()

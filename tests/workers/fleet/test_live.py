@@ -26,9 +26,9 @@ from functions.names import LIVE, Ref, parse_ref
 from functions.records import File
 from registry.service import Registry
 from registry.stores import open_store
+from tests.workers.fleet.boards import RunningBoard
 from tests.workers.fleet.fakes import Answer
 from workers.fleet.board import open_board
-from workers.fleet.embedded_board import EmbeddedBoard
 from workers.fleet.node_client import NodeAddress
 from workers.fleet.nodes import Nodes
 from workers.fleet.promotion import Outcome
@@ -73,7 +73,7 @@ class Machine:
         self.mark, self.token = secrets.token_hex(16), secrets.token_hex(16)
         self.registry = Registry(open_store(f"file://{data}/store"), time.time)
         self.registry.catalog.load()
-        self.board = EmbeddedBoard(run / "board.sock", data / "board", data / "board.log")
+        self.board = RunningBoard(run / "board.sock", data / "board", data / "board.log")
         self.nodes = Nodes([NodeAddress(f"unix:{run}/node.sock", self.token)])
         self.children: list[subprocess.Popen[bytes]] = []
         self.bundles: dict[str, Inspected] = {}
