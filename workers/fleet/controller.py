@@ -12,15 +12,13 @@ import json
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
-import uvloop
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from functions.errors import BoardUnreachable, DespinaError, InvalidRequest, StoreUnreachable
+from functions.errors import BoardUnreachable, DespinaError, StoreUnreachable
 from functions.names import LIVE, Ref
 from registry.catalog import Catalog
 from registry.stores import open_store
@@ -29,7 +27,8 @@ from workers.fleet.board import Board, Sighting, open_board
 from workers.fleet.decide import Policy
 from workers.fleet.node_client import NodeAddress
 from workers.fleet.nodes import Nodes
-from workers.fleet.policies import policy
+from workers.fleet.policies import policy, scale_of
+from workers.node.entry import run_process
 
 log = logging.getLogger(__name__)
 
@@ -120,10 +119,8 @@ class Controller:
         return {ref for ref in reached if self._least(ref)}
 
     def _least(self, ref: Ref) -> int:
-        override = self._catalog.scale(ref.name)
         record = self._catalog.peek(*ref)
-        manifest = record.manifest["scale"] if record is not None else {}
-        return int({**manifest, **override}.get("min", 0))
+        return 0 if record is None else int(scale_of(record.manifest, self._catalog.scale(ref.name))["min"])
 
 
 async def serve(settings: ControllerSettings) -> None:
@@ -147,17 +144,5 @@ async def serve(settings: ControllerSettings) -> None:
     log.info("controller_stopped")
 
 
-def main() -> None:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    try:
-        uvloop.run(serve(ControllerSettings.model_validate_json(sys.argv[1])))
-    except (ValidationError, InvalidRequest) as error:
-        sys.stderr.write(f"controller: {error}\n")
-        sys.exit(2)
-    except DespinaError as error:
-        sys.stderr.write(f"controller: {error}\n")
-        sys.exit(1)
-
-
 if __name__ == "__main__":
-    main()
+    run_process("controller", ControllerSettings, serve)

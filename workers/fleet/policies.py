@@ -11,6 +11,11 @@ from workers.fleet.decide import Policy
 from workers.process.layout import layout
 
 
+def scale_of(manifest: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """A version's ``[scale]``, every key of it: what its function's operator says comes before its own manifest."""
+    return {**manifest["scale"], **override}
+
+
 def policy(closure: Sequence[VersionRecord], override: Mapping[str, Any], cores: int) -> Policy:
     """``closure`` is the version and all it reaches, it first; ``override`` is the function's scale, which comes before the manifest's.
 
@@ -18,7 +23,7 @@ def policy(closure: Sequence[VersionRecord], override: Mapping[str, Any], cores:
     least 1 and min.
     """
     root = closure[0]
-    scale = {**root.manifest["scale"], **override}
+    scale = scale_of(root.manifest, override)
     lanes = layout({record.ref: record.config for record in closure}).lanes
     most, target = scale["max"], scale["target"]
     least = int(scale["min"]) if most is None else min(int(scale["min"]), int(most))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workers.fleet.policies import scale_of
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -18,11 +20,10 @@ class Terms:
     """A call that a dying replica had begun may be run again (``retry.idempotent``)."""
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any], override: Mapping[str, Any] | None = None) -> Terms:
-        """From a version record's manifest and the function's scale override; what both leave open is the default."""
-        scale = {**manifest.get("scale", {}), **(override or {})}
+    def of(cls, manifest: Mapping[str, Any], override: Mapping[str, Any]) -> Terms:
+        """From a version record's manifest, which holds every key, and the function's scale override."""
         return cls(
-            queue=int(manifest.get("limits", {}).get("queue", 1000)),
-            idle_s=float(scale.get("idle_s", 60.0)),
-            idempotent=bool(manifest.get("retry", {}).get("idempotent", False)),
+            queue=int(manifest["limits"]["queue"]),
+            idle_s=float(scale_of(manifest, override)["idle_s"]),
+            idempotent=bool(manifest["retry"]["idempotent"]),
         )

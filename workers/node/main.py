@@ -14,15 +14,10 @@ import logging
 import os
 import secrets
 import signal
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import uvloop
-from pydantic import ValidationError
-
-from functions.errors import CapacityError, DespinaError, InvalidRequest, from_wire
+from functions.errors import from_wire
 from functions.names import Ref
 from registry.cache import Cache
 from registry.catalog import Catalog
@@ -30,6 +25,7 @@ from registry.stores import open_store
 from workers.backends import BACKENDS
 from workers.node import machine
 from workers.node.capacity import Capacity
+from workers.node.entry import run_process
 from workers.node.guard import Guard
 from workers.node.messages import ReplicaEvent, State, VersionEvent
 from workers.node.metrics import NodeMetrics
@@ -112,6 +108,8 @@ class Node:
 
 async def serve(settings: Settings) -> None:
     """Run a node until SIGTERM or SIGINT. Raises OSError and DespinaError when it cannot start."""
+    for directory in (settings.run, settings.cache, settings.logs, settings.control.parent):
+        directory.mkdir(parents=True, exist_ok=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -154,20 +152,5 @@ def _preload() -> tuple[str, ...]:
     return tuple(entry.module for entry in BACKENDS.values() if not entry.library or importlib.util.find_spec(entry.library))
 
 
-def main() -> None:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    try:
-        settings = Settings.model_validate_json(sys.argv[1])
-        for directory in (settings.run, settings.cache, settings.logs, settings.control.parent):
-            Path(directory).mkdir(parents=True, exist_ok=True)
-        uvloop.run(serve(settings))
-    except (ValidationError, InvalidRequest, CapacityError, OSError) as error:
-        sys.stderr.write(f"node: {error}\n")
-        sys.exit(2)
-    except DespinaError as error:
-        sys.stderr.write(f"node: {error}\n")
-        sys.exit(1)
-
-
 if __name__ == "__main__":
-    main()
+    run_process("node", Settings, serve)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import uvicorn
 from prometheus_client.registry import Collector
 
 from workers.node.exposition import CONTENT_TYPE, render
+from workers.node.http_server import HttpServer
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -23,7 +23,7 @@ class MetricsServer:
     def __init__(self, metrics: Collector, host: str, port: int) -> None:
         self._metrics = metrics
         self._socket = socket.create_server((host, port), backlog=64, family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-        self._server = _Server(
+        self._server = HttpServer(
             uvicorn.Config(
                 self._app,
                 interface="asgi3",
@@ -58,14 +58,6 @@ class MetricsServer:
             await _respond(send, 405, b"Method Not Allowed\n")
         else:
             await _respond(send, 200, render(self._metrics.collect()))
-
-
-class _Server(uvicorn.Server):
-    """The process's signals belong to its main file."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def _respond(send: Send, status: int, body: bytes) -> None:

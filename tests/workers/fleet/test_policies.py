@@ -49,6 +49,6 @@ def test_the_manifest_the_override_and_the_cores_make_the_policy(made: VersionRe
 def test_terms_come_from_the_manifest_and_the_override() -> None:
     manifest = Manifest.model_validate({"limits": {"queue": 7}, "scale": {"idle_s": 9.0}, "retry": {"idempotent": True}}).to_json()
 
-    assert Terms(queue=7, idle_s=9.0, idempotent=True) == Terms.of(manifest)
+    assert Terms(queue=7, idle_s=9.0, idempotent=True) == Terms.of(manifest, {})
     assert Terms(queue=7, idle_s=1.0, idempotent=True) == Terms.of(manifest, {"idle_s": 1.0})
-    assert Terms() == Terms.of({}) == Terms.of(Manifest().to_json())
+    assert Terms() == Terms.of(Manifest().to_json(), {})
