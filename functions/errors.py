@@ -53,6 +53,8 @@ class DespinaError(Exception):
     code: ClassVar[str] = "error"
     wire: ClassVar[int] = 0
     retry: ClassVar[bool] = False
+    retry_after_s: float = 0.0
+    """Seconds after which trying again may help, where somebody knows; 0 where nobody does."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

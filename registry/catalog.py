@@ -53,6 +53,11 @@ class Catalog:
             return int(selector)
         raise _no_version(name, selector)
 
+    def reached(self, name: str, selector: str | None = None) -> Ref:
+        """As ``resolve``, for who wants one version: a tag's own. Raises NotFound."""
+        found = self.resolve(name, selector)
+        return Ref(name, found if isinstance(found, int) else found.version)
+
     def peek(self, name: str, version: int) -> VersionRecord | None:
         """The record, if this process has read it already. Everything that a tag reached when it was last refreshed has been."""
         return self._records.get(Ref(name, version))
@@ -139,7 +144,7 @@ class Catalog:
                 listed[parsed.name].append(parsed)
             elif entry.key not in self._strangers:
                 self._strangers.add(entry.key)
-                log.warning("unknown store key=%s", entry.key)
+                log.warning("store_key_unknown key=%s", entry.key)
         seen = {function: self._read(function, parsed) for function, parsed in listed.items()}
         self._read_reached(seen)
         return self._merge(seen)
@@ -222,7 +227,7 @@ class Catalog:
             try:
                 lock = self._record(ref).lock
             except NotFound:
-                log.error("version record missing version=%s", ref)
+                log.error("version_record_missing version=%s", ref)
                 continue
             todo += [Ref(callee, edge.version) for callee, edge in lock.items()]
             if ref.version > known.last:

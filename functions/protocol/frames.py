@@ -17,10 +17,10 @@ A link is one stream socket. Each frame is a 16-byte prefix and a payload; integ
     GOODBYE  → router    nothing                                        it drains: no more CALLs; it closes after the last reply
 
 A call head is: remaining µs u64 (time left of the caller's deadline; 0 = none), header length u32, waited µs u32 (in the
-router's queue so far), priority u8 (0 = the model's default), hops u8 (calls deep already), context length u16. ``link`` in
-READY is the number this link has in the replica's page. The header length is KServe's ``Inference-Header-Content-Length``;
-NO_HEADER says the whole body is JSON. The context is a small JSON object (``{}`` is sent as length 0) with what few calls have:
-``traceparent``, ``sequence_id`` …
+router's queue so far), priority u8 (0 = the model's default; this release sends nothing else), hops u8 (calls deep already),
+context length u16. ``link`` in READY is the number this link has in the replica's page. The header length is KServe's
+``Inference-Header-Content-Length``; NO_HEADER says the whole body is JSON. The context is a small JSON object (``{}`` is sent
+as length 0) with what few calls have: ``traceparent``, ``sequence_id`` …
 
 Why not protobuf or msgpack: a prefix that one struct call reads, bodies that nobody copies or parses on the way, and a
 table short enough to check by hand. Reasons and limits: ``infra/decisions/0001-frames.md``.
@@ -45,7 +45,7 @@ FAILURE_HEAD = struct.Struct("<H")
 NAME_HEAD = struct.Struct("<H")
 NO_HEADER = 0xFFFF_FFFF
 MAX_PAYLOAD = (1 << 30) + (1 << 20)
-"""Largest payload in bytes: the body limit of 1 GiB (DESIGN: limits) and 1 MiB for heads and context."""
+"""Largest payload in bytes: the body limit of 1 GiB and 1 MiB for heads and context."""
 MAX_MESSAGE = 64 * 1024
 """Longest failure message in bytes; longer ones are cut by the sender."""
 
@@ -84,6 +84,8 @@ class CallHead(NamedTuple):
 
 
 _CALL_BYTES = CALL_HEAD.size
+# Plain numbers: an enum's member costs a look-up a frame.
+_CALL, _REPLY, _RESULT = int(Kind.CALL), int(Kind.REPLY), int(Kind.RESULT)
 _NOTHING = memoryview(b"")
 # A namedtuple's own constructor is Python code; this is its C part, for a sequence of the right length.
 _new = tuple.__new__
@@ -107,7 +109,6 @@ def call(
     remaining_us: int,
     header_length: int = NO_HEADER,
     waited_us: int = 0,
-    priority: int = 0,
     hops: int = 0,
     flags: int = 0,
     context: bytes = b"",
@@ -115,20 +116,20 @@ def call(
     """Everything of a CALL before its body; the body follows on the wire as it is, so that nobody copies it."""
     length = CALL_HEAD.size + len(context) + body_length
     return (
-        PREFIX.pack(VERSION, 3, flags, length, id)
-        + CALL_HEAD.pack(remaining_us, header_length, min(waited_us, 0xFFFF_FFFF), priority, hops, len(context))
+        PREFIX.pack(VERSION, _CALL, flags, length, id)
+        + CALL_HEAD.pack(remaining_us, header_length, min(waited_us, 0xFFFF_FFFF), 0, hops, len(context))
         + context
     )
 
 
 def reply(id: int, body_length: int, header_length: int = NO_HEADER, flags: int = 0) -> bytes:
     """Everything of a REPLY before its body."""
-    return PREFIX.pack(VERSION, 4, flags, REPLY_HEAD.size + body_length, id) + REPLY_HEAD.pack(header_length)
+    return PREFIX.pack(VERSION, _REPLY, flags, REPLY_HEAD.size + body_length, id) + REPLY_HEAD.pack(header_length)
 
 
 def result(id: int, body_length: int, header_length: int = NO_HEADER, flags: int = 0) -> bytes:
     """Everything of a RESULT before its body."""
-    return PREFIX.pack(VERSION, 9, flags, REPLY_HEAD.size + body_length, id) + REPLY_HEAD.pack(header_length)
+    return PREFIX.pack(VERSION, _RESULT, flags, REPLY_HEAD.size + body_length, id) + REPLY_HEAD.pack(header_length)
 
 
 def failure(id: int, error: int, message: str) -> bytes:
@@ -142,14 +143,13 @@ def outcall(
     body_length: int,
     remaining_us: int,
     header_length: int = NO_HEADER,
-    priority: int = 0,
     hops: int = 0,
     context: bytes = b"",
 ) -> bytes:
     """Everything of an OUTCALL before its body. ``name`` is ``NAME`` (undeclared) or ``NAME@V`` (shared, locked)."""
     spelled = name.encode()
     length = CALL_HEAD.size + NAME_HEAD.size + len(spelled) + len(context) + body_length
-    head = CALL_HEAD.pack(remaining_us, header_length, 0, priority, hops, len(context))
+    head = CALL_HEAD.pack(remaining_us, header_length, 0, 0, hops, len(context))
     return prefix(Kind.OUTCALL, 0, length, id) + head + NAME_HEAD.pack(len(spelled)) + spelled + context
 
 

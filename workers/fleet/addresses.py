@@ -8,14 +8,16 @@ from typing import TypeVar
 
 from functions.errors import InvalidRequest
 
+DIAL_S = 5.0
+
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
-async def dial(address: str, protocol: Callable[[], P], wait_s: float = 5.0) -> P:
-    """Connect, and return the protocol that ``protocol()`` made. Raises OSError (TimeoutError after ``wait_s``), InvalidRequest."""
+async def dial(address: str, protocol: Callable[[], P]) -> P:
+    """Connect, and return the protocol that ``protocol()`` made. Raises OSError (TimeoutError after DIAL_S), InvalidRequest."""
     loop = asyncio.get_running_loop()
     scheme, _, rest = address.partition(":")
-    async with asyncio.timeout(wait_s):
+    async with asyncio.timeout(DIAL_S):
         if scheme == "unix" and rest.startswith("/"):
             return (await loop.create_unix_connection(protocol, rest))[1]
         host, colon, port = rest.rpartition(":")

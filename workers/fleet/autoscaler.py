@@ -33,7 +33,6 @@ class Fleet(Protocol):
 class _Scaled:
     window: Window = field(default_factory=Window)
     memory: Memory = field(default_factory=Memory)
-    reason: str = ""
 
 
 class Autoscaler:
@@ -77,7 +76,7 @@ class Autoscaler:
         decision = decide(policy, window, self._fleet.ready(ref), scaled.memory, now)
         if decision.count != scaled.memory.count:
             log.info("scaled version=%s from=%d to=%d reason=%s", ref, scaled.memory.count, decision.count, decision.reason)
-        before, scaled.memory, scaled.reason = scaled.memory.count, decision.memory, decision.reason
+        before, scaled.memory = scaled.memory.count, decision.memory
         if seen and not (decision.count or before) and not scaled.window.mean(now, STABLE_S):
             del self._scaled[ref]  # nobody asks for it; if it has a floor, the next tick brings it back
         return self._hold(ref, decision.count, before)

@@ -41,7 +41,6 @@ class Call:
         "on_failure",
         "on_reply",
         "pool",
-        "priority",
         "ref",
         "retried",
         "returns",
@@ -55,7 +54,6 @@ class Call:
         body: Body,
         header_length: int = NO_HEADER,
         flags: int = 0,
-        priority: int = 0,
         hops: int = 0,
         context: bytes = b"",
         *,
@@ -67,7 +65,6 @@ class Call:
         self.body = body
         self.header_length = header_length
         self.flags = flags
-        self.priority = priority
         self.hops = hops
         self.context = context
         self.deadline = deadline

@@ -61,7 +61,7 @@ class Lines:
         replica = self._replicas.get(event.id)
         if replica is not None:
             replica.event = event
-        elif event.state in (State.READY, State.BUSY):
+        elif event.state.serving:
             replica = self._replicas[event.id] = Replica(event, self._door.pool(event.ref))
             replica.pool.replicas += 1
         else:
@@ -70,7 +70,7 @@ class Lines:
             self._gone(replica)
         elif event.state is State.DRAINING and replica.link is not None:
             self.draining(replica.link)
-        elif replica.serving and replica.at_rest:
+        elif replica.event.state.serving and replica.at_rest:
             self._dial(replica)
 
     def on_vanished(self, id: str) -> None:
@@ -99,7 +99,7 @@ class Lines:
             replica.dials = 0
             pool.linked.append(link)
             pool.barred = pool.trouble = None
-            if replica.serving:
+            if replica.event.state.serving:
                 pool.links.append(link)
             log.info("linked version=%s replica=%s credit=%d", pool.ref, replica.event.id, link.credit)
 
@@ -189,7 +189,7 @@ class Lines:
     def _dial_later(self, replica: Replica) -> None:
         if replica.dials > DIALS:
             self._forget(replica)
-        elif replica.serving and replica.timer is None:
+        elif replica.event.state.serving and replica.timer is None:
             replica.timer = self._loop.call_later(min(DIAL_AGAIN_S * 2**replica.dials, DIAL_AGAIN_MAX_S), self._dial, replica)
 
     # -- the lost -----------------------------------------------------------------------------------------------------

@@ -106,7 +106,6 @@ class Link(asyncio.Protocol):
             remaining_us if remaining_us > 0 else 1,
             call.header_length,
             int((now - call.since) * 1e6),
-            call.priority,
             call.hops,
             call.flags,
             call.context,

@@ -17,13 +17,12 @@ from functions.names import Ref
 from workers.fleet.addresses import dial
 from workers.fleet.events import Event, Refused, Vanished
 from workers.fleet.json_lines import JsonLines
+from workers.node.backoff import Backoff
 from workers.node.messages import ReplicaEvent, VersionEvent
 
 log = logging.getLogger(__name__)
 
 REQUEST_S = 10.0
-AGAIN_S = 0.05
-AGAIN_MAX_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +35,10 @@ class NodeAddress:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """What a node says of itself in answer to ``hello``."""
+    """What is needed of a node's answer to ``hello``."""
 
     id: str
     cores: int
-    memory_bytes: int
-    pid: int
 
 
 class NodeClient:
@@ -69,11 +66,11 @@ class NodeClient:
 
     async def run(self) -> None:
         """Keep the connection until cancelled."""
-        again_s, reported = AGAIN_S, ""
+        again, reported = Backoff(0.05, 2, 2), ""
         while True:
             try:
                 reason = await self._session()
-                again_s = AGAIN_S
+                again.succeeded()
             except (OSError, DespinaError) as error:
                 reason = str(error) or type(error).__name__
             finally:
@@ -81,8 +78,7 @@ class NodeClient:
             if reason != reported:
                 log.warning("node_lost address=%s reason=%s", self._node.address, reason)
                 reported = reason
-            await asyncio.sleep(again_s)
-            again_s = min(2 * again_s, AGAIN_MAX_S)
+            await asyncio.sleep(again.failed())
 
     async def ask(self, op: str, timeout_s: float = REQUEST_S, **fields: Any) -> Any:
         """A request's answer. Raises NodeUnreachable, DeadlineExceeded, or what the node answered."""
@@ -202,6 +198,6 @@ class NodeClient:
 
 def _info(hello: dict[str, Any]) -> NodeInfo:
     try:
-        return NodeInfo(str(hello["id"]), int(hello["cores"]), int(hello["memory_bytes"]), int(hello["pid"]))
+        return NodeInfo(str(hello["id"]), int(hello["cores"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"a node answered hello with {hello!r}: {error!r}") from None

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from functions.errors import DeadlineExceeded, DespinaError, NoCapacity, NodeUnreachable, StartFailed, from_wire
+from functions.errors import DeadlineExceeded, DespinaError, NoCapacity, NodeUnreachable
 from functions.names import Ref
 from workers.fleet.events import Event, Refused
 from workers.fleet.leases import Leases
 from workers.fleet.node_client import NodeAddress, NodeClient
 from workers.fleet.placement import place
-from workers.node.messages import ReplicaEvent, State
+from workers.node.messages import ReplicaEvent
+from workers.node.statistics import merged
 
 FULL_S = 5.0
 """How long a node that refused for lack of capacity gets no more of the same version."""
@@ -139,7 +140,7 @@ class Nodes:
 
     def ready(self, ref: Ref) -> int:
         """Whole replicas that take calls: a replica of several lanes counts when all its lanes are ready."""
-        lanes = [event for event in self.replicas(ref.name) if event.ref == ref and event.state in (State.READY, State.BUSY)]
+        lanes = [event for event in self.replicas(ref.name) if event.ref == ref and event.state.serving]
         return len(lanes) // max(1, max((event.lanes for event in lanes), default=1))
 
     def failure(self, ref: Ref) -> DespinaError | None:
@@ -147,8 +148,7 @@ class Nodes:
         for client in self._clients.values():
             event = client.failures.get(ref)
             if event is not None and not self.ready(ref):
-                message = event.message or f"{ref} cannot start"
-                return from_wire(event.wire, message) if event.wire else StartFailed(message)
+                return event.error()
         return None
 
     def failed(self, ref: Ref) -> bool:
@@ -197,8 +197,8 @@ class Nodes:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     async def statistics(self, name: str | None = None, version: int | None = None) -> list[dict[str, Any]]:
-        """Triton's ``model_stats`` entries of all nodes that answer. Raises NodeUnreachable when none does."""
-        return [entry for answer in await self._ask_all("statistics", name=name, version=version) for entry in answer]
+        """Triton's ``model_stats`` entries, one a version, added up over the nodes that answer. Raises NodeUnreachable when none does."""
+        return merged(entry for answer in await self._ask_all("statistics", name=name, version=version) for entry in answer)
 
     async def logs(self, ref: Ref, lines: int = 100) -> list[str]:
         """The last lines that the version's replicas wrote, node by node. Raises NodeUnreachable when none answers."""

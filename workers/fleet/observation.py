@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Observation:
+    """The autoscaler decides by ``load`` and ``idle_s``; the rest is for who reads the board to see why."""
+
     load: float
     """Mean of queued + running calls since the observation before, from samples."""
     queued: int

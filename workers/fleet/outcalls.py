@@ -6,13 +6,12 @@ from collections.abc import Callable
 from functools import partial
 
 from functions.errors import DespinaError, InvalidRequest, ProtocolError, QueueFull
+from functions.graph import MAX_DEPTH
 from functions.names import Ref
 from functions.protocol import frames
 from workers.fleet.call import Call
 from workers.fleet.links import Link
 
-MAX_HOPS = 8
-"""How many calls deep a request may go."""
 MAX_OUTCALLS = 1024
 """Outcalls of one link that may run at a time: a replica that lies about its hops must not fill the router alone."""
 
@@ -56,15 +55,14 @@ class Outcalls:
         if len(self._running) >= MAX_OUTCALLS:
             raise QueueFull(f"{self._caller}: {MAX_OUTCALLS} calls to other functions run already")
         hops = head.hops + 1
-        if hops > MAX_HOPS:
-            raise InvalidRequest(f"{self._caller} calls {name!r} {hops} calls deep; the limit is {MAX_HOPS}")
+        if hops > MAX_DEPTH:
+            raise InvalidRequest(f"{self._caller} calls {name!r} {hops} calls deep; the limit is {MAX_DEPTH}")
         remaining_s = min(head.remaining_us / 1e6, timeout_s) if head.remaining_us else timeout_s
         return Call(
             self._resolve(self._caller, name),
             body,
             head.header_length,
             0,
-            head.priority,
             hops,
             bytes(context),
             deadline=now + remaining_s,

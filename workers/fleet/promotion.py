@@ -9,6 +9,9 @@ from typing import Any
 from functions.errors import DespinaError
 from functions.records import VersionRecord
 
+WAIT_S = 60.0
+"""Seconds a roll-out waits for its targets to be ready, and then for their dependents, where nothing else is said."""
+
 
 class Dependents(StrEnum):
     """What becomes of the functions that follow one that moves."""
@@ -30,7 +33,7 @@ class Outcome(StrEnum):
     STAYED = "stayed"
     """A dependent that was held, split, kept, or could not follow; its old lock still works."""
     FAILED = "failed"
-    """The target could not be made ready; no tag has moved."""
+    """The target could not be made ready, a dependent that had to could not follow, or the move was refused; no tag has moved."""
 
 
 @dataclass(frozen=True, slots=True)

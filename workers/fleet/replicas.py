@@ -14,7 +14,7 @@ from workers.fleet.links import Link
 from workers.fleet.outcalls import Outcalls
 from workers.fleet.pools import Pool
 from workers.fleet.wrecks import Wreck
-from workers.node.messages import ReplicaEvent, State
+from workers.node.messages import ReplicaEvent
 
 
 class Replica:
@@ -36,10 +36,6 @@ class Replica:
         """For the next dial, the end of waiting for the node's word, or cutting the link of one that is gone."""
         self.dials = 0
         """Failed dials in a row."""
-
-    @property
-    def serving(self) -> bool:
-        return self.event.state in (State.READY, State.BUSY)
 
     @property
     def at_rest(self) -> bool:

@@ -23,7 +23,7 @@ from functions.names import LIVE, Ref, tag_name
 from functions.records import VersionRecord
 from registry.relock import Relock
 from registry.service import Registry
-from workers.fleet.promotion import Dependent, Dependents, Outcome, Promotion, Published
+from workers.fleet.promotion import WAIT_S, Dependent, Dependents, Outcome, Promotion, Published
 from workers.fleet.warming import Fleet, warm
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class _Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class _Request:
     """What all moves of one request share."""
 
     tag: str
@@ -69,8 +69,8 @@ class Rollout:
         *,
         tag: str = LIVE,
         promote: bool = True,
-        dependents: str = Dependents.MOVE,
-        wait_s: float = 60.0,
+        dependents: Dependents = Dependents.MOVE,
+        wait_s: float = WAIT_S,
         by: str,
         release: str,
         with_: Mapping[str, int] | None = None,
@@ -103,8 +103,8 @@ class Rollout:
         tag: str = LIVE,
         *,
         expect: int | None = None,
-        dependents: str = Dependents.MOVE,
-        wait_s: float = 60.0,
+        dependents: Dependents = Dependents.MOVE,
+        wait_s: float = WAIT_S,
         by: str,
         release: str,
         held: bool = False,
@@ -115,27 +115,27 @@ class Rollout:
         A target that cannot be made ready within ``wait_s``, or (``require``) a dependent that cannot follow, ends it as ``failed``
         with nothing moved. Dependents have ``wait_s`` of their own. Raises PreconditionFailed, NotFound, InvalidRequest, Conflict
         and StoreUnreachable."""
-        terms, mode = _Terms(tag, by, release, wait_s), Dependents(dependents)
+        request = _Request(tag, by, release, wait_s)
         async with self._alone(moves):
             await asyncio.to_thread(self._check, moves, tag, expect)
             try:
-                await self._warm_targets(moves, terms)
+                await self._warm_targets(moves, request)
             except DespinaError as error:
                 return Promotion(Outcome.FAILED, str(error), error=error)
             ready: list[_Ready] = []
             told: list[Dependent] = []
-            if mode is Dependents.REQUIRE:
-                ready, told = await self._prepare(moves, terms)
+            if dependents is Dependents.REQUIRE:
+                ready, told = await self._prepare(moves, request)
                 if told:
                     return Promotion(Outcome.FAILED, f"not all dependents can follow: {told[0].name}: {told[0].reason}", tuple(told))
             for name, version in moves.items():
                 await asyncio.to_thread(self._registry.move, name, tag, version, by, release, expect, held, reason)
                 log.info("moved function=%s tag=%s version=%d by=%s release=%s reason=%s", name, tag, version, by, release, reason)
-            if mode is Dependents.KEEP:
+            if dependents is Dependents.KEEP:
                 told = await self._kept(moves, tag)
-            elif mode is Dependents.MOVE:
-                ready, told = await self._prepare(moves, terms)
-            moved = [await self._follow(each, terms) for each in ready]
+            elif dependents is Dependents.MOVE:
+                ready, told = await self._prepare(moves, request)
+            moved = [await self._follow(each, request) for each in ready]
             return Promotion(Outcome.MOVED, "", (*moved, *told))
 
     async def rollback(
@@ -144,8 +144,8 @@ class Rollout:
         to: int | str | None = None,
         *,
         tag: str = LIVE,
-        dependents: str = Dependents.MOVE,
-        wait_s: float = 60.0,
+        dependents: Dependents = Dependents.MOVE,
+        wait_s: float = WAIT_S,
         by: str,
         release: str,
     ) -> Promotion:
@@ -175,23 +175,23 @@ class Rollout:
             if expect is not None and expect != epoch:
                 raise PreconditionFailed(f"the tag '{tag}' of '{name}' is at epoch {epoch}, not {expect}")
 
-    async def _warm_targets(self, moves: Mapping[str, int], terms: _Terms) -> None:
-        warming = [self._warm(Ref(name, version), terms.tag, terms) for name, version in moves.items()]
+    async def _warm_targets(self, moves: Mapping[str, int], request: _Request) -> None:
+        warming = [self._warm(Ref(name, version), request.tag, request) for name, version in moves.items()]
         results = await asyncio.gather(*warming, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _warm(self, winner: Ref, tag: str, terms: _Terms) -> None:
+    async def _warm(self, winner: Ref, tag: str, request: _Request) -> None:
         try:
             losers = {Ref(winner.name, version) for version in self._registry.catalog.tag(winner.name, tag).versions} - {winner}
         except NotFound:
             losers = set()
-        await warm(self._nodes, winner, losers, terms.wait_s, terms.release)
+        await warm(self._nodes, winner, losers, request.wait_s, request.release)
 
     # -- dependents ---------------------------------------------------------------------------------------------------
 
-    async def _prepare(self, moves: Mapping[str, int], terms: _Terms) -> tuple[list[_Ready], list[Dependent]]:
+    async def _prepare(self, moves: Mapping[str, int], request: _Request) -> tuple[list[_Ready], list[Dependent]]:
         """Lock every dependent again and warm it; those that may move, callees first, and those that stay. No tag moves.
 
         One that cannot follow is planned around: what rests on it alone then does not move either, and the others' steps come out
@@ -200,29 +200,29 @@ class Rollout:
         failed: dict[str, str] = {}
         warmed: dict[str, _Ready] = {}
         while True:
-            steps = await asyncio.to_thread(self._registry.plan, moves, terms.tag, failed)
+            steps = await asyncio.to_thread(self._registry.plan, moves, request.tag, failed)
             ready: list[_Ready] = []
             broken: dict[str, str] = {}
             for step in steps:
                 if step.passed:
                     continue
                 try:
-                    record = await asyncio.to_thread(self._registry.relock, step, terms.by)
+                    record = await asyncio.to_thread(self._registry.relock, step, request.by)
                 except DespinaError as error:
                     broken[step.name] = str(error)
                     break  # what follows may rest on it
                 ready.append(_Ready(step, record.version, self._epoch(step.name, step.tag)))
             if not broken:
-                broken = await self._warm_dependents([each for each in ready if each.step.digest not in warmed], terms)
+                broken = await self._warm_dependents([each for each in ready if each.step.digest not in warmed], request)
                 warmed.update((each.step.digest, each) for each in ready if each.step.name not in broken)
             if not broken:
                 return ready, [_stayed(step, failed) for step in steps if step.passed]
             failed |= broken
 
-    async def _warm_dependents(self, ready: list[_Ready], terms: _Terms) -> dict[str, str]:
+    async def _warm_dependents(self, ready: list[_Ready], request: _Request) -> dict[str, str]:
         """Those that could not be warmed, with the reason."""
         results = await asyncio.gather(
-            *(self._warm(Ref(each.step.name, each.version), each.step.tag, terms) for each in ready), return_exceptions=True
+            *(self._warm(Ref(each.step.name, each.version), each.step.tag, request) for each in ready), return_exceptions=True
         )
         broken: dict[str, str] = {}
         for each, result in zip(ready, results, strict=True):
@@ -232,16 +232,16 @@ class Rollout:
                 raise result
         return broken
 
-    async def _follow(self, ready: _Ready, terms: _Terms) -> Dependent:
+    async def _follow(self, ready: _Ready, request: _Request) -> Dependent:
         step = ready.step
         try:
             await asyncio.to_thread(
-                self._registry.move, step.name, step.tag, ready.version, terms.by, terms.release, ready.epoch, False, "relock"
+                self._registry.move, step.name, step.tag, ready.version, request.by, request.release, ready.epoch, False, "relock"
             )
         except DespinaError as error:
-            log.warning("dependent_stayed function=%s tag=%s reason=%s release=%s", step.name, step.tag, error, terms.release)
+            log.warning("dependent_stayed function=%s tag=%s reason=%s release=%s", step.name, step.tag, error, request.release)
             return Dependent(step.name, Outcome.STAYED, str(error), step.base)
-        log.info("moved function=%s tag=%s version=%d release=%s reason=relock", step.name, step.tag, ready.version, terms.release)
+        log.info("moved function=%s tag=%s version=%d release=%s reason=relock", step.name, step.tag, ready.version, request.release)
         return Dependent(step.name, Outcome.MOVED, "", ready.version)
 
     async def _kept(self, moves: Mapping[str, int], tag: str) -> list[Dependent]:

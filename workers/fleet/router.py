@@ -29,9 +29,8 @@ from functions.errors import (
     InvalidRequest,
     QueueFull,
     ReplicaDied,
-    StartFailed,
-    from_wire,
 )
+from functions.graph import MAX_DEPTH
 from functions.names import Ref
 from workers.fleet.call import Call
 from workers.fleet.deadlines import Deadlines
@@ -39,10 +38,9 @@ from workers.fleet.events import Event, Refused, Vanished
 from workers.fleet.lines import Lines
 from workers.fleet.links import Link
 from workers.fleet.observation import Observation
-from workers.fleet.outcalls import MAX_HOPS
 from workers.fleet.pools import Pool
 from workers.fleet.terms import Terms
-from workers.fleet.warmth import Leases, Warmth
+from workers.fleet.warmth import Fleet, Warmth
 from workers.node.messages import ReplicaEvent, VersionEvent
 from workers.process.page import Page
 
@@ -76,7 +74,7 @@ class Router:
 
     def __init__(
         self,
-        nodes: Leases,
+        nodes: Fleet,
         terms: Callable[[Ref], Terms],
         resolve: Callable[[Ref, str], Ref],
         page: Page | None = None,
@@ -187,8 +185,7 @@ class Router:
         if not event.failed:
             pool.barred = None
             return
-        message = event.message or f"{event.ref} cannot start"
-        pool.barred = from_wire(event.wire, message) if event.wire else StartFailed(message)
+        pool.barred = event.error()
         pool.barred_until = self._time() + event.retry_after_s
         pool.held = False
         if not pool.links:
@@ -281,9 +278,9 @@ class Router:
             return QueueFull(
                 f"{call.ref}: {call.size} bytes and {self._bytes} in flight are over the limit, {self._settings.bytes_in_flight}; try again"
             )
-        if call.hops > MAX_HOPS or len(call.context) > MAX_CONTEXT:
+        if call.hops > MAX_DEPTH or len(call.context) > MAX_CONTEXT:
             return InvalidRequest(
-                f"{call.ref}: {call.hops} calls deep with {len(call.context)} bytes of context; the limits are {MAX_HOPS} and {MAX_CONTEXT}"
+                f"{call.ref}: {call.hops} calls deep, {len(call.context)} bytes of context; the limits are {MAX_DEPTH} and {MAX_CONTEXT}"
             )
         if pool.terms is None:
             try:
@@ -295,6 +292,7 @@ class Router:
     def _queue_refusal(self, pool: Pool, terms: Terms, now: float) -> DespinaError | None:
         if pool.barred is not None and not pool.links:
             if now < pool.barred_until:
+                pool.barred.retry_after_s = pool.barred_until - now
                 return pool.barred
             pool.barred = None
         if pool.waiting >= terms.queue:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _TERMS = Terms()
 
 
-class Leases(Protocol):
+class Fleet(Protocol):
     """What a router needs of the nodes."""
 
     @property
@@ -38,7 +38,7 @@ class Warmth:
     def __init__(
         self,
         pools: dict[Ref, Pool],
-        nodes: Leases,
+        nodes: Fleet,
         terms: Callable[[Ref], Terms],
         fail_waiting: Callable[[Pool, DespinaError], None],
         *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from functions.errors import AuthorHung, DespinaError, ReplicaDied, from_wire
+from functions.errors import AuthorHung, DespinaError, ReplicaDied
 from workers.fleet.call import Call
 from workers.node.messages import ReplicaEvent
 
@@ -38,10 +38,5 @@ class Wreck:
                     (call, ReplicaDied(f"{call.ref}: the link to its replica was lost ({self.reason}) and its node did not say why"))
                 )
             else:
-                failed.append((call, _error(event)))
+                failed.append((call, event.error()))
         return failed, again
-
-
-def _error(event: ReplicaEvent) -> DespinaError:
-    message = event.message or f"{event.ref}: its replica {event.id} stopped while it ran this call"
-    return from_wire(event.wire, message) if event.wire else ReplicaDied(message)

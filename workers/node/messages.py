@@ -1,10 +1,10 @@
 """What a node and its clients (gateways, the controller) say to each other: one JSON object a line over a stream socket.
 
 A client sends requests ``{"op": …, "seq": n, …}``; the node answers ``{"seq": n, "ok": …}`` or ``{"seq": n, "error":
-{"code wire number": …, "message": …}}``. A client that sent ``watch`` also receives events, without ``seq``: first one for
+{"wire": n, "message": …}}``. A client that sent ``watch`` also receives events, without ``seq``: first one for
 everything that exists, then one for each change. ``hello`` with the node's token must be the first request.
 
-    hello       token                     → node id, cores, memory_bytes, pid
+    hello       token client?             → node id, cores, memory_bytes, pid
     watch                                 → then events: ReplicaEvent, VersionEvent
     want        name version count ttl_s  → hold at least ``count`` replicas for ``ttl_s`` seconds. One lease a client and version,
                                             renewed by sending it again; count 0 gives it up. The node holds the largest of
@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from functions.errors import DespinaError, ReplicaDied, StartFailed, from_wire
 from functions.names import Ref
 
 MAX_LINE = 4 << 20
@@ -39,6 +40,11 @@ class State(StrEnum):
     DRAINING = "draining"
     STOPPED = "stopped"
     FAILED = "failed"
+
+    @property
+    def serving(self) -> bool:
+        """It takes calls."""
+        return self in (State.READY, State.BUSY)
 
     @property
     def gone(self) -> bool:
@@ -74,6 +80,11 @@ class ReplicaEvent:
     def ref(self) -> Ref:
         return Ref(self.name, self.version)
 
+    def error(self) -> DespinaError:
+        """When gone: what the callers of its running batches are told."""
+        message = self.message or f"{self.ref}: its replica {self.id} stopped while it ran this call"
+        return from_wire(self.wire, message) if self.wire else ReplicaDied(message)
+
     def to_json(self) -> dict[str, Any]:
         return {"event": "replica", **asdict(self)}
 
@@ -100,6 +111,13 @@ class VersionEvent:
     @property
     def ref(self) -> Ref:
         return Ref(self.name, self.version)
+
+    def error(self) -> DespinaError:
+        """When failed: what whoever asks for the version is told, and when asking again may help."""
+        message = self.message or f"{self.ref} cannot start"
+        error = from_wire(self.wire, message) if self.wire else StartFailed(message)
+        error.retry_after_s = self.retry_after_s
+        return error
 
     def to_json(self) -> dict[str, Any]:
         return {"event": "version", **asdict(self)}

@@ -74,7 +74,7 @@ class Outcalls:
         outcall = Outcall(next(self._ids), name, call, deadline)
         self._out[outcall.id] = outcall
         size_bytes = sum(map(len, parts))
-        head = frames.outcall(outcall.id, name, size_bytes, left_us, header_length, request.priority, request.hops, bytes(call.context))
+        head = frames.outcall(outcall.id, name, size_bytes, left_us, header_length, request.hops, bytes(call.context))
         self.door.post(call.link, (head, *parts))
         self.door.wake()
         return outcall

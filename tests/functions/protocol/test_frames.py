@@ -26,7 +26,7 @@ def split(stream: bytes, cuts: list[int] | None = None, **limits: int) -> list[F
 SOME = [
     frames.hello(b"t" * 32, b"d" * 32, 7),
     frames.ready(16, 4242, 1),
-    frames.call(1, 5, 1_000_000, 3, 250, 2, 1, frames.Flag.GZIP, b'{"a":1}') + b"hello",
+    frames.call(1, 5, 1_000_000, 3, 250, 1, frames.Flag.GZIP, b'{"a":1}') + b"hello",
     frames.reply(1, 4, 2, frames.Flag.BINARY) + b"body",
     frames.failure(2, 310, "it failed: ü"),
     frames.bare(Kind.CANCEL, 9),
@@ -54,7 +54,7 @@ def test_a_call_reads_as_it_was_written() -> None:
     [(_, flags, id, payload)] = split(SOME[2])
     head, context, body = frames.read_call(memoryview(payload))
 
-    assert frames.CallHead(1_000_000, 3, 250, 2, 1, 7) == head
+    assert frames.CallHead(1_000_000, 3, 250, 0, 1, 7) == head
     assert (bytes(context), bytes(body), flags, id) == (b'{"a":1}', b"hello", 1, 1)
 
 

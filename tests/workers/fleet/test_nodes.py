@@ -20,6 +20,7 @@ from workers.fleet.node_client import NodeAddress, NodeClient
 from workers.fleet.nodes import Nodes
 from workers.node.messages import ReplicaEvent, State, VersionEvent
 from workers.node.server import Server
+from workers.node.statistics import nothing_yet
 
 F = Ref("f", 1)
 TOKEN = "t" * 32
@@ -77,7 +78,7 @@ class Node:
         return [*self.live.values(), *self.failures]
 
     def statistics(self, name: str | None, version: int | None) -> list[dict[str, Any]]:
-        return [{"name": name, "version": str(version), "node": self.path.stem}]
+        return [nothing_yet(name or "f", version or 1) | {"inference_count": 2}]
 
     def logs(self, ref: Ref, lines: int) -> list[str]:
         if ref.name == "unknown":
@@ -239,7 +240,9 @@ async def test_questions_go_to_all_nodes_and_errors_come_back_as_they_were(socke
     for node in nodes:
         await node.server.start(node.path)
     async with connected(*nodes) as (fleet, _):
-        assert ["n1", "n2"] == [entry["node"] for entry in await fleet.statistics("f", 1)]
+        (entry,) = await fleet.statistics("f", 1)
+
+        assert ("f", "1", 4) == (entry["name"], entry["version"], entry["inference_count"])
         assert ["n1 f@1 5", "n2 f@1 5"] == await fleet.logs(F, 5)
 
         with pytest.raises(NotFound, match="no such log"):

@@ -269,7 +269,7 @@ async def test_dependents_follow_callees_before_callers_each_warm_before_it_move
 
 async def test_kept_dependents_stay_and_are_reported(world: World) -> None:
     await world.chain()
-    promotion = await world.move("c", 2, dependents="keep")
+    promotion = await world.move("c", 2, dependents=Dependents.KEEP)
 
     assert [("b", Outcome.STAYED, 1), ("a", Outcome.STAYED, 1)] == told(promotion)
     assert (2, 1, 1) == (world.live("c"), world.live("b"), world.live("a"))
@@ -341,7 +341,7 @@ async def test_a_held_function_is_passed_by_until_it_is_moved_by_hand(world: Wor
     assert [("b", Outcome.STAYED, 1)] == told(promotion)
     assert "held" == promotion.dependents[0].reason
 
-    required = await world.move("c", 1, dependents="require")
+    required = await world.move("c", 1, dependents=Dependents.REQUIRE)
 
     assert Outcome.MOVED is required.state
     await world.move("b", 2)

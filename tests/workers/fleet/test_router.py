@@ -68,12 +68,12 @@ async def test_a_call_travels_with_what_its_door_said_and_its_reply_comes_back(
     router: Router, nodes: FakeNodes, replica: MakeReplica
 ) -> None:
     target = await serve(router, nodes, await replica(F))
-    answer = Answer(F, b"header and tensors", header_length=6, flags=16, priority=3, hops=2, context=b'{"a":1}')
+    answer = Answer(F, b"header and tensors", header_length=6, flags=16, hops=2, context=b'{"a":1}')
     router.submit(answer.call)
     frame = await target.next()
     head, context, body = frames.read_call(memoryview(frame.payload))
 
-    assert (6, 3, 2, b'{"a":1}', b"header and tensors") == (head.header_length, head.priority, head.hops, bytes(context), bytes(body))
+    assert (6, 0, 2, b'{"a":1}', b"header and tensors") == (head.header_length, head.priority, head.hops, bytes(context), bytes(body))
     assert 4_000_000 < head.remaining_us <= 5_000_000
 
     target.reply(frame.id, b"answer")
@@ -538,18 +538,24 @@ async def test_nothing_but_ready_or_goodbye_may_come_first(router: Router, nodes
 
 
 async def test_a_version_that_cannot_start_fails_its_calls_at_once_and_new_ones_until_it_may_be_tried_again(
-    router: Router, nodes: FakeNodes
+    router: Router, nodes: FakeNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = asyncio.get_running_loop().time()
+    monkeypatch.setattr(router, "_time", lambda: now)
     waiting = submit(router, 2)
-    nodes.tell(VersionEvent("f", 1, failed=True, wire=302, message="f@1: model.py:3: boom", retry_after_s=0.05))
+    nodes.tell(VersionEvent("f", 1, failed=True, wire=302, message="f@1: model.py:3: boom", retry_after_s=2.0))
+    now += 1.5
     new = submit(router)
 
     for answer in [*waiting, *new]:
         assert "f@1: model.py:3: boom" == await failure(answer, StartFailed)
+    refusal = await new[0].result()
+
+    assert isinstance(refusal, StartFailed)
+    assert 0.5 == pytest.approx(refusal.retry_after_s)
 
     nodes.wants.clear()
-    later = asyncio.get_running_loop().time() + 0.06
-    await until(lambda: asyncio.get_running_loop().time() > later)
+    now += 1.0
     (retried,) = submit(router)
 
     assert not retried.ended
@@ -664,10 +670,10 @@ async def test_the_page_shows_how_many_calls_wait(nodes: FakeNodes, tmp_path: Pa
 async def test_a_replica_calls_another_function_one_hop_deeper(router: Router, nodes: FakeNodes, replica: MakeReplica) -> None:
     caller = await serve(router, nodes, await replica(F))
     callee = await serve(router, nodes, await replica(G))
-    caller.send(frames.outcall(5, "g@2", 4, 2_000_000, header_length=2, priority=1, hops=3, context=b"{}"), b"body")
+    caller.send(frames.outcall(5, "g@2", 4, 2_000_000, header_length=2, hops=3, context=b"{}"), b"body")
     frame = await callee.next()
 
-    assert (2, 1, 4, b"body") == (frame.head.header_length, frame.head.priority, frame.head.hops, frame.body)
+    assert (2, 4, b"body") == (frame.head.header_length, frame.head.hops, frame.body)
     assert 1_000_000 < frame.head.remaining_us <= 2_000_000
 
     callee.send(frames.reply(frame.id, 6, 3, 16), b"answer")
