@@ -13,6 +13,7 @@ from gateway.parts import By, Parts, PartsOf
 from gateway.routes.bodies import read_json
 from gateway.routes.promotions import MoveQuery, new_release, told
 from registry.describe import move
+from workers.fleet.promotion import Promotion
 
 router = APIRouter(prefix="/v1/functions/{name}")
 
@@ -58,9 +59,7 @@ async def put(parts: PartsOf, request: Request, response: Response, name: str, t
         held=False,
         reason="set",
     )
-    record = parts.registry.catalog.tag(name, tag)
-    response.headers["ETag"] = record.etag
-    return {"name": name, **move(record), "promotion": told(promotion)}
+    return _moved(parts, response, name, tag, promotion)
 
 
 @router.post("/rollback")
@@ -71,9 +70,15 @@ async def rollback(parts: PartsOf, request: Request, response: Response, name: s
     promotion = await parts.rollout.rollback(
         name, back.to, tag=tag, dependents=query.dependents, wait_s=query.wait, by=by, release=new_release()
     )
+    return _moved(parts, response, name, tag, promotion)
+
+
+def _moved(parts: Parts, response: Response, name: str, tag: str, promotion: Promotion) -> dict[str, Any]:
+    """Where the tag points now. Raises why it has not moved, before it is looked for: there may be none yet."""
+    outcome = told(promotion)
     record = parts.registry.catalog.tag(name, tag)
     response.headers["ETag"] = record.etag
-    return {"name": name, **move(record), "promotion": told(promotion)}
+    return {"name": name, **move(record), "promotion": outcome}
 
 
 def _expected(parts: Parts, request: Request, name: str, tag: str) -> int | None:

@@ -67,11 +67,13 @@ async def test_a_move_that_makes_no_sense_is_refused(two: Interface, path: str, 
     assert (status, ["error"]) == (response.status_code, list(response.json())), response.text
 
 
-async def test_a_tag_does_not_move_to_what_cannot_start(two: Interface) -> None:
+@pytest.mark.parametrize("tag", ["live", "new"])
+async def test_a_tag_does_not_move_to_what_cannot_start_and_says_why(two: Interface, tag: str) -> None:
     two.nodes.broken.add(Ref("f", 1))
-    response = await two.http.put(LIVE, json={"version": 1})
+    response = await two.http.put(f"/v1/functions/f/tags/{tag}", json={"version": 1})
 
     assert (503, "start_failed") == (response.status_code, response.headers["despina-error"])
+    assert {"error": "weights are missing"} == response.json()
     assert 2 == (await two.http.get(LIVE)).json()["version"]
 
 
