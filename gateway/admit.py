@@ -154,7 +154,7 @@ class Gate:
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer" or not given:
-            raise Unauthorized("this route changes something: it needs the header Authorization: Bearer <DESPINA_ADMIN_TOKEN>")
+            raise Unauthorized("this route needs the header Authorization: Bearer <DESPINA_ADMIN_TOKEN>")
         if not hmac.compare_digest(given.strip(), self._token):
             raise Unauthorized("the bearer token is not this server's DESPINA_ADMIN_TOKEN")
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from gateway.parts import PartsOf
+from functions.names import Ref
+from gateway.parts import By, PartsOf
 from registry.describe import move
 from workers.node.messages import ReplicaEvent
 
@@ -33,7 +34,12 @@ async def all_functions(parts: PartsOf) -> dict[str, Any]:
 
 @router.get("/{name}")
 async def function(parts: PartsOf, name: str) -> dict[str, Any]:
-    return await asyncio.to_thread(parts.registry.describe, name)
+    """Its page; ``failures`` says of each version that cannot start why."""
+    description = await asyncio.to_thread(parts.registry.describe, name)
+    versions = [version["version"] for version in description["versions"]]
+    failures = [(version, parts.nodes.failure(Ref(name, version))) for version in versions]
+    found = [{"version": version, "code": error.code, "reason": error.message} for version, error in failures if error is not None]
+    return {**description, "failures": found}
 
 
 @router.get("/{name}/history")
@@ -51,9 +57,10 @@ async def replicas(parts: PartsOf, name: str) -> dict[str, Any]:
 
 @router.get("/{name}/logs")
 async def logs(
-    parts: PartsOf, name: str, version: str | None = None, lines: Annotated[int, Query(ge=1, le=10_000)] = 100
+    parts: PartsOf, name: str, _by: By, version: str | None = None, lines: Annotated[int, Query(ge=1, le=10_000)] = 100
 ) -> dict[str, Any]:
-    """The last lines that replicas of one version (a number or a tag; default ``live``) wrote."""
+    """The last lines that replicas of one version (a number or a tag; default ``live``) wrote. Admitted like a change: an author's
+    code may write what is not everybody's to read."""
     ref = parts.registry.catalog.reached(name, version)
     return {"name": name, "version": ref.version, "lines": await parts.nodes.logs(ref, lines)}
 

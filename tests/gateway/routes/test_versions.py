@@ -143,7 +143,7 @@ async def test_a_version_is_shown_whole_and_deleted_only_when_nothing_needs_it(i
     assert 400 == (await interface.http.get("/v1/functions/f/versions/x")).status_code
 
 
-async def test_a_token_guards_every_change_and_no_look(tmp_path: Any) -> None:
+async def test_a_token_guards_every_change_and_of_what_is_looked_at_only_logs(tmp_path: Any) -> None:
     guarded = Interface(tmp_path / "data", token="secret-token")
     changes = [
         ("POST", "/v1/functions/f/versions"),
@@ -155,9 +155,10 @@ async def test_a_token_guards_every_change_and_no_look(tmp_path: Any) -> None:
         ("POST", "/v1/releases"),
         ("POST", "/v1/blobs/missing"),
         ("PUT", f"/v1/blobs/{'0' * 64}"),
+        ("GET", "/v1/functions/f/logs"),
     ]
     for method, path in changes:
-        response = await guarded.http.request(method, path, json={} if method != "DELETE" else None)
+        response = await guarded.http.request(method, path, json={} if method in ("POST", "PUT") else None)
 
         assert (401, "unauthorized") == (response.status_code, response.headers["despina-error"]), path
 
