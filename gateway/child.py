@@ -43,6 +43,8 @@ class Program:
     inherits: tuple[int, ...] = ()
     """File descriptors it keeps."""
     start_s: float = 60.0
+    settings: bytes = b""
+    """What its standard input holds, and then ends: there nobody else can read it, as arguments can be."""
 
 
 class Child:
@@ -65,7 +67,7 @@ class Child:
         with program.log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *program.command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
                 env=dict(program.environment),
@@ -74,7 +76,9 @@ class Child:
             )
         self._process = process
         self._guard.add(process.pid)
-        assert process.stdout is not None
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(program.settings)
+        process.stdin.close()
         ready = asyncio.ensure_future(program.ready(process.stdout))
         ended = asyncio.ensure_future(process.wait())
         try:

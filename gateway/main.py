@@ -1,4 +1,4 @@
-"""The gateway process: ``python -m gateway.main '<settings as JSON>'``. Builds everything of the HTTP door, knows everybody.
+"""The gateway process: ``python -m gateway.main -``, settings as JSON on standard input. Builds all of the HTTP door, knows everybody.
 
 It inherits the listening socket, so that no client sees a closed port while this process is started again. It prints one line of
 JSON, ``{"ready": {"pid": n}}``, when it serves. SIGTERM and SIGINT are only noted; then the loop drains and exits 0.

@@ -44,7 +44,7 @@ class Builder:
                 await asyncio.sleep(_PING_S)
             return {}
 
-        command = [*embedded_board.command(socket, self._place.board), "--logfile", str(log)]
+        command = embedded_board.command(socket, self._place.board, log)
         return Program("board", command, self._environment, log, answers)
 
     def node(self) -> Program:
@@ -104,7 +104,11 @@ class Builder:
         )
 
     def _python(
-        self, name: str, module: str, argument: Mapping[str, Any], secrets: Mapping[str, str] | None = None, inherits: tuple[int, ...] = ()
+        self, name: str, module: str, settings: Mapping[str, Any], secrets: Mapping[str, str] | None = None, inherits: tuple[int, ...] = ()
     ) -> Program:
-        command = [sys.executable, "-P", "-m", module, json.dumps(argument)]
-        return Program(name, command, {**self._environment, **(secrets or {})}, self._place.logs / f"{name}.log", says_ready, inherits)
+        # "-": its settings come by standard input, they hold tokens. The data directory is for who looks at the processes.
+        command = [sys.executable, "-P", "-m", module, "-", str(self._place.data)]
+        environment = {**self._environment, **(secrets or {})}
+        return Program(
+            name, command, environment, self._place.logs / f"{name}.log", says_ready, inherits, settings=json.dumps(settings).encode()
+        )

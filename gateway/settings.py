@@ -1,7 +1,7 @@
 """Every setting of ``despina up``: one frozen type, each field with its unit, its default and its sentence.
 
 Options of the command win over ``DESPINA_<FIELD>`` (``DESPINA_HTTP_<FIELD>`` for the limits of the HTTP server), which win over
-the defaults. It is read once, by the parent; every process gets the part it needs as one JSON argument.
+the defaults. It is read once, by the parent; every process gets the part it needs as JSON on its standard input.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ class Remembering:
         self.groups.discard(group)
 
 
-def child(tmp_path: Path, code: str, guard: Remembering, start_s: float = 30.0) -> Child:
-    command = [sys.executable, "-c", code]
-    return Child(Program("thing", command, dict(os.environ), tmp_path / "thing.log", says_ready, start_s=start_s), cast(Guard, guard))
+def child(tmp_path: Path, code: str, guard: Remembering, start_s: float = 30.0, settings: bytes = b"") -> Child:
+    command, log = [sys.executable, "-c", code], tmp_path / "thing.log"
+    return Child(Program("thing", command, dict(os.environ), log, says_ready, start_s=start_s, settings=settings), cast(Guard, guard))
 
 
 async def test_a_child_is_known_to_the_guard_for_as_long_as_it_lives(tmp_path: Path) -> None:
@@ -51,6 +51,16 @@ async def test_a_child_is_known_to_the_guard_for_as_long_as_it_lives(tmp_path: P
     await thing.stop(10)
 
     assert set() == guard.groups
+
+
+async def test_settings_go_by_standard_input_where_no_list_of_processes_shows_them(tmp_path: Path) -> None:
+    thing = child(
+        tmp_path, "import sys; print(sys.stdin.read(), flush=True); sys.stdin.read()", Remembering(), settings=b'{"ready": {"x": 1}}'
+    )
+
+    assert {"x": 1} == await thing.start()
+
+    await thing.stop(10)
 
 
 @pytest.mark.parametrize(

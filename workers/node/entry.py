@@ -16,13 +16,15 @@ S = TypeVar("S", bound=BaseModel)
 
 
 def run_process(name: str, settings: type[S], serve: Callable[[S], Coroutine[Any, Any, None]]) -> None:
-    """Read ``settings`` from the first argument (JSON) and run ``serve`` on a loop until it returns. Logs go to standard error.
+    """Read ``settings`` (JSON) from the first argument, or from standard input where that is ``-``, and run ``serve`` on a loop until it
+    returns. Settings with tokens come by standard input: arguments are everybody's to see. Logs go to standard error.
 
     Exits with 2 when a setting cannot be used (a value, a port in use, a directory that cannot be written), with 1 when ``serve``
     raises another of our errors; its reason is the last line written."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        uvloop.run(serve(settings.model_validate_json(sys.argv[1])))
+        text = sys.stdin.read() if sys.argv[1] == "-" else sys.argv[1]
+        uvloop.run(serve(settings.model_validate_json(text)))
     except (ValidationError, InvalidRequest, OSError) as error:
         sys.stderr.write(f"{name}: {error}\n")
         sys.exit(2)
