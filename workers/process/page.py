@@ -1,6 +1,6 @@
 """The shared page: what a process counts, kept in a file its machine maps, so that it survives the process.
 
-A writer (one process, one thread) adds series and running batches; readers (the node) map the same file and never write.
+A writer (one process) adds series and running batches; readers (the node) map the same file and never write.
 Layout, little-endian, in a sparse file of SIZE bytes:
 
     0       magic u32, version u32, text length u32 (published after the text), series u32
@@ -18,8 +18,9 @@ import json
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from functions.errors import InternalError
 
@@ -35,6 +36,8 @@ SERIES = 8192
 VALUES = 64 + BATCHES * _SLOT_BYTES
 TEXT = VALUES + 8 * SERIES
 SIZE = TEXT + (1 << 20)
+
+_Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Sample(NamedTuple):
@@ -64,16 +67,17 @@ def create(path: str) -> None:
 
 
 class Page:
-    """The writer's side. One process owns it; all calls come from one thread."""
+    """The writer's side. One process owns it: ``series`` from any thread, a value under its owner's lock; a slot has one thread."""
 
     def __init__(self, path: str) -> None:
         self._map = _open(path, writable=True)
         whole = memoryview(self._map)
         self.values = whole[VALUES:TEXT].cast("d")
         """Series values: ``page.values[i] += 1`` with the index that :meth:`series` gave."""
+        self._adding = threading.Lock()
         self._text = TEXT
         self._count = 0
-        self._index: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+        self._index: dict[_Key, int] = {}
 
     def series(self, family: str, labels: dict[str, str], kind: str = "counter") -> int:
         """The index of a series, made if new. Raises InternalError when the page is full."""
@@ -81,14 +85,20 @@ class Page:
         index = self._index.get(key)
         if index is not None:
             return index
+        with self._adding:
+            index = self._index.get(key)
+            return self._add(key, family, labels, kind) if index is None else index
+
+    def _add(self, key: _Key, family: str, labels: dict[str, str], kind: str) -> int:
         line = json.dumps([family, kind, labels], separators=(",", ":")).encode() + b"\n"
         if self._count == SERIES or self._text + len(line) > SIZE:
             raise InternalError(f"a page holds {SERIES} series and {SIZE - TEXT} bytes of names; {family} {labels} is over")
-        index = self._index[key] = self._count
+        index = self._count
         self._map[self._text : self._text + len(line)] = line
         self._text += len(line)
         self._count += 1
         self._map[8:16] = struct.pack("<II", self._text - TEXT, self._count)
+        self._index[key] = index
         return index
 
     def start(self, slot: int, calls: Sequence[int], now_ns: int) -> None:
