@@ -1,1 +1,1 @@
-"""What a function is: names, errors, tensors, configurations, graphs, records and wire formats; pure, no network, no processes."""
+"""What a function is: names, errors, tensors, configurations, graphs, records, wire formats; pure, no network, no processes, but for ``examples``."""
