@@ -11,13 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from functions.archives import CHUNK, unpack
+from functions.archives import CHUNK
 from functions.calls import MAX_SOURCE, CallDecl
 from functions.errors import BundleRefused
 from functions.paths import SKIPPED, Limits, Tree
 from functions.records import File
-
-__all__ = ["Inspected", "Limits", "artifacts", "scan", "sources", "unpack", "version_directory"]
 
 CONFIG = "config.pbtxt"
 MANIFEST = "function.toml"

@@ -14,7 +14,6 @@
     ├── CapacityError          the operator must act, or the caller wait
     │   ├── QueueFull              queue_full           the function's queue is at its limit
     │   ├── DeadlineExceeded       deadline_exceeded    the call ran out of time
-    │   ├── QueueTimeout           queue_timeout        the model's own queue policy rejected the call
     │   ├── NoCapacity             no_capacity          no node can hold one more replica
     │   ├── StoreUnreachable       store_unreachable    the object store did not answer
     │   ├── BoardUnreachable       board_unreachable    the board did not answer
@@ -132,11 +131,6 @@ class QueueFull(CapacityError):
 class DeadlineExceeded(CapacityError):
     code = "deadline_exceeded"
     wire = 202
-
-
-class QueueTimeout(CapacityError):
-    code = "queue_timeout"
-    wire = 203
 
 
 class NoCapacity(CapacityError):

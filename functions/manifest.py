@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from functions.errors import BundleRefused
-from functions.names import FUNCTION, LIVE, TAG
+from functions.names import FUNCTION, TAG
 
 MAX_CHARACTERS = 1 << 18
 """Longest file read."""
@@ -70,11 +70,6 @@ class Call(_Section):
         if self.version is not None and self.tag is not None:
             raise ValueError("write version or tag, not both")
         return self
-
-    @property
-    def follow(self) -> str | None:
-        """The tag to follow; None when pinned."""
-        return None if self.version is not None else self.tag or LIVE
 
 
 class Limits(_Section):

@@ -8,6 +8,7 @@ type. The two names differ by the prefix, except that ``BYTES`` is ``TYPE_STRING
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -92,6 +93,11 @@ def config_type(protocol: str) -> str:
         return DTYPES[protocol].config
     except KeyError:
         raise _unknown(protocol) from None
+
+
+def fits(pattern: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether a tensor of ``shape`` may stand where ``pattern`` is declared: as many dimensions, each the same, or any where it says -1."""
+    return len(pattern) == len(shape) and all(want in (-1, size) for want, size in zip(pattern, shape, strict=True))
 
 
 def encode_bytes(array: np.ndarray) -> bytes:

@@ -22,7 +22,6 @@ STATUS: dict[str, int] = {
     "capacity_error": 503,
     "queue_full": 503,
     "deadline_exceeded": 504,
-    "queue_timeout": 503,
     "no_capacity": 503,
     "store_unreachable": 503,
     "board_unreachable": 503,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from functions import graph
@@ -18,6 +18,7 @@ from functions.bundle import Inspected
 from functions.config.spec import ModelConfig
 from functions.errors import BundleRefused, Conflict
 from functions.names import LIVE, Ref, function_name, tag_name
+from functions.paths import Limits, checked
 from functions.records import Locked, TagRecord, Target, VersionRecord, content_digest, version_digest
 from registry import keys, lock, relock
 from registry.blobs import Blobs
@@ -35,9 +36,9 @@ class Registry:
     raises StoreUnreachable when it does not answer; other processes may do the same to the same store. What this process wrote is
     in its ``catalog`` when the method returns. ``clock`` answers seconds since the epoch."""
 
-    def __init__(self, store: Store, clock: Callable[[], float], catalog: Catalog | None = None) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self.store = store
-        self.catalog = catalog or Catalog(store)
+        self.catalog = Catalog(store)
         self._clock = clock
         self._blobs = Blobs(store)
         self._versions = Versions(store, self.catalog)
@@ -234,7 +235,6 @@ def _check_paths(paths: Collection[str]) -> None:
     """Raises BundleRefused for a path that would leave the bundle, or take the place of the version's directory: on a node that is
     named by its number. The inspection has checked this too, in a process that hostile files may have taken over."""
     for path in sorted(paths):
-        if str(PurePosixPath(path)) != path or path == "." or path.startswith("/") or ".." in path.split("/") or "\0" in path:
-            raise BundleRefused("not a plain path inside the bundle", field=path)
+        checked(path, Limits())
         if path.isascii() and path.isdigit():
             raise BundleRefused("a file named like a version directory", field=path, fix="give the file another name")

@@ -19,14 +19,14 @@ class Swept(NamedTuple):
     size_bytes: int
 
 
-def sweep(store: Store, now: float, keep_s: float = KEEP_S) -> Swept:
-    """Remove every blob that no version uses and nobody touched since ``now - keep_s``. Raises StoreUnreachable.
+def sweep(store: Store, now: float) -> Swept:
+    """Remove every blob that no version uses and nobody touched since ``now - KEEP_S``. Raises StoreUnreachable.
 
     Candidates are listed before the versions are read: a version recorded after that listing has touched its blobs, so
     they are seen to be young when each candidate is looked at again. What slips between that look and the removal, the
     publisher finds and puts again (``Registry.record``).
     """
-    old = [entry for entry in store.list(keys.BLOBS) if entry.modified_s < now - keep_s]
+    old = [entry for entry in store.list(keys.BLOBS) if entry.modified_s < now - KEEP_S]
     if not old:
         return Swept(0, 0)
     needed = _needed(store)

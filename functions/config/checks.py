@@ -17,8 +17,6 @@ from functions.config.spec import ModelConfig
 from functions.errors import BundleRefused
 from functions.records import File
 
-_LATER = "remove it; it is not available in this release"
-
 
 def prepare(config: Mapping[str, Any], name: str, *, directory: str = "") -> dict[str, Any]:
     """The configuration of the function ``name`` as its backend may complete it from the model: every field there, name and backend
@@ -108,11 +106,11 @@ def _refuse_unavailable(config: Mapping[str, Any]) -> None:
     }
     for field, used in unavailable.items():
         if used:
-            raise BundleRefused(f"{field.split('.')[-1]} is not supported", field=f"config.pbtxt: {field}", fix=_LATER)
+            raise BundleRefused(f"{field.split('.')[-1]} is not supported", field=f"config.pbtxt: {field}", fix=scheduling.LATER)
     for index, step in enumerate(config.get("ensemble_scheduling", {}).get("step", ())):
         if step["model_namespace"]:
             field = f"config.pbtxt: ensemble_scheduling.step[{index}].model_namespace"
-            raise BundleRefused(f"{step['model_namespace']!r}", field=field, fix=_LATER)
+            raise BundleRefused(f"{step['model_namespace']!r}", field=field, fix=scheduling.LATER)
 
 
 def _check_paths(config: Mapping[str, Any]) -> None:

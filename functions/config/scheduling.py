@@ -11,7 +11,7 @@ MAX_INSTANCES = 256
 """Largest count of one instance group: each Python instance is a process."""
 
 _PLAIN_POLICY = {"timeout_action": "REJECT", "default_timeout_microseconds": 0, "allow_timeout_override": False, "max_queue_size": 0}
-_LATER = "remove it; it is not available in this release"
+LATER = "remove it; it is not available in this release"
 
 
 def complete_batching(config: Mapping[str, Any], warnings: list[str]) -> None:
@@ -75,12 +75,12 @@ def _complete_group(group: dict[str, Any], field: str, warnings: list[str]) -> N
     if group["profile"]:
         raise BundleRefused("only TensorRT models have profiles", field=f"{field}.profile", fix="remove it")
     if group["passive"]:
-        raise BundleRefused("passive instances are not available", field=f"{field}.passive", fix=_LATER)
+        raise BundleRefused("passive instances are not available", field=f"{field}.passive", fix=LATER)
     if group["host_policy"]:
-        raise BundleRefused(f"there is no host policy {group['host_policy']!r}", field=f"{field}.host_policy", fix=_LATER)
+        raise BundleRefused(f"there is no host policy {group['host_policy']!r}", field=f"{field}.host_policy", fix=LATER)
     limiter = group.get("rate_limiter")
     if limiter and (limiter["resources"] or limiter["priority"]):
-        raise BundleRefused("rate limiter resources are not available", field=f"{field}.rate_limiter", fix=_LATER)
+        raise BundleRefused("rate limiter resources are not available", field=f"{field}.rate_limiter", fix=LATER)
     if group["secondary_devices"]:
         warnings.append(f"{field}.secondary_devices: kept without effect, because there is no such device here")
 
@@ -101,10 +101,10 @@ def _check_priorities(batching: Mapping[str, Any], field: str) -> None:
                 fix=f"levels go from 1 to priority_levels, which is {levels}",
             )
     if levels > 1:
-        raise BundleRefused(f"{levels} priority levels", field=f"{field}.priority_levels", fix=_LATER)
+        raise BundleRefused(f"{levels} priority levels", field=f"{field}.priority_levels", fix=LATER)
     policies = {"default_queue_policy": batching.get("default_queue_policy", _PLAIN_POLICY)}
     policies |= {f"priority_queue_policy[{level}]": policy for level, policy in batching["priority_queue_policy"].items()}
     for key, policy in policies.items():
         for setting, plain in _PLAIN_POLICY.items():
             if policy[setting] != plain:
-                raise BundleRefused(f"{policy[setting]}", field=f"{field}.{key}.{setting}", fix=_LATER)
+                raise BundleRefused(f"{policy[setting]}", field=f"{field}.{key}.{setting}", fix=LATER)

@@ -31,7 +31,6 @@ class TensorSpec:
     reshape: Shape | None = None
     """The model's own shape of one item; None = the same as ``dims``, () = a scalar an item."""
     optional: bool = False
-    ragged: bool = False
     label_filename: str = ""
     """Of an output: path in the bundle of a text file with one label a line; "" = none."""
 
@@ -45,8 +44,6 @@ class DynamicBatching:
     delay_us: int = 0
     """How long the oldest request may wait for a preferred size, microseconds."""
     preserve_ordering: bool = False
-    priority_levels: int = 0
-    default_priority_level: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,6 @@ class ModelConfig:
     warmups: tuple[Warmup, ...] = ()
     """Samples of batch size 0 are left out: Triton skips them too."""
     parameters: Mapping[str, str] = field(default_factory=dict)
-    decoupled: bool = False
     default_model_filename: str = ""
     metric_tags: Mapping[str, str] = field(default_factory=dict)
     optimization: Mapping[str, Any] = field(default_factory=dict)
@@ -153,7 +149,6 @@ class ModelConfig:
             steps=tuple(_step(entry) for entry in config.get("ensemble_scheduling", {}).get("step", ())),
             warmups=tuple(_warmup(entry) for entry in config.get("model_warmup", ()) if entry.get("batch_size", 0) > 0),
             parameters={key: value.get("string_value", "") for key, value in config.get("parameters", {}).items()},
-            decoupled=config.get("model_transaction_policy", {}).get("decoupled", False),
             default_model_filename=config.get("default_model_filename", ""),
             metric_tags=config.get("metric_tags", {}),
             optimization=config.get("optimization", {}),
@@ -174,7 +169,6 @@ def _tensor(entry: Mapping[str, Any], batches: bool) -> TensorSpec:
         model_shape=front + (dims if reshape is None else reshape),
         reshape=reshape,
         optional=entry.get("optional", False),
-        ragged=entry.get("allow_ragged_batch", False),
         label_filename=entry.get("label_filename", ""),
     )
 
@@ -186,8 +180,6 @@ def _dynamic_batching(entry: Mapping[str, Any] | None) -> DynamicBatching | None
         preferred=tuple(sorted(set(entry.get("preferred_batch_size", ())))),
         delay_us=entry.get("max_queue_delay_microseconds", 0),
         preserve_ordering=entry.get("preserve_ordering", False),
-        priority_levels=entry.get("priority_levels", 0),
-        default_priority_level=entry.get("default_priority_level", 0),
     )
 
 

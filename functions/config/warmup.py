@@ -9,7 +9,7 @@ from typing import Any
 from functions.config.spec import ModelConfig, TensorSpec
 from functions.errors import BundleRefused
 from functions.records import File
-from functions.tensors import config_dtype, config_type, itemsize
+from functions.tensors import config_dtype, config_type, fits, itemsize
 
 FOLDER = "warmup"
 """Where the data files lie in a bundle."""
@@ -67,8 +67,7 @@ def _check_input(entry: Mapping[str, Any], spec: TensorSpec, field: str) -> None
         raise BundleRefused(entry["data_type"], field=f"{field}.data_type", fix=f"the input is {config_type(spec.datatype)}")
     if any(size < 0 for size in entry["dims"]):
         raise BundleRefused(f"{entry['dims']} leaves a size open", field=f"{field}.dims", fix="a sample needs every size")
-    same = len(entry["dims"]) == len(spec.dims) and all(want in (-1, size) for size, want in zip(entry["dims"], spec.dims, strict=True))
-    if not same:
+    if not fits(spec.dims, entry["dims"]):
         raise BundleRefused(
             f"{entry['dims']}", field=f"{field}.dims", fix=f"the input has dims {list(spec.dims)}, the batch dimension not among them"
         )

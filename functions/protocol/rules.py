@@ -9,7 +9,7 @@ from typing import NamedTuple
 from functions.config.spec import ModelConfig, TensorSpec
 from functions.errors import InvalidRequest
 from functions.protocol.values import Request
-from functions.tensors import itemsize, protocol_dtype
+from functions.tensors import fits, itemsize, protocol_dtype
 
 _BATCH_NOTE = (
     "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. "
@@ -98,7 +98,7 @@ class Rules:
                 f"{label(id)}inference input '{spec.name}' data-type is '{given.datatype}', but model '{self.name}' "
                 f"expects '{spec.datatype}'"
             )
-        if not _fits(spec.full_shape, given.shape):
+        if not fits(spec.full_shape, given.shape):
             raise InvalidRequest(
                 f"{label(id)}unexpected shape for input '{spec.name}' for model '{self.name}'. Expected {_shape(spec.full_shape)}, "
                 f"got {_shape(given.shape)}. {_BATCH_NOTE if self.max_batch_size else ''}"
@@ -118,10 +118,6 @@ class Rules:
 def label(id: str) -> str:
     """How Triton names a request at the head of an error."""
     return f"[request id: {id or '<id_unknown>'}] "
-
-
-def _fits(pattern: Sequence[int], shape: Sequence[int]) -> bool:
-    return len(pattern) == len(shape) and all(want in (-1, size) for want, size in zip(pattern, shape, strict=True))
 
 
 def _names(names: Iterable[str]) -> str:

@@ -36,6 +36,13 @@ class Request:
     origin: Any = None
     """Whatever the door knows this call by; calls made on its behalf carry the same, and nobody else looks inside."""
 
+    @property
+    def rows(self) -> int:
+        """How much it counts in a batching model: the length of its batch dimension (1 for one without inputs)."""
+        for array in self.inputs.values():
+            return array.shape[0] if array.ndim else 1
+        return 1
+
 
 @dataclass(slots=True)
 class Response:

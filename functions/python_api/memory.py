@@ -15,9 +15,8 @@ class MemoryType(IntEnum):
 class PreferredMemory:
     """Raises TritonModelException for GPU memory, rather than placing the outputs elsewhere."""
 
-    __slots__ = ("_device_id",)
+    __slots__ = ()
 
-    def __init__(self, preferred_memory_type: int, preferred_device_id: int = 0) -> None:
+    def __init__(self, preferred_memory_type: int, preferred_device_id: int = 0) -> None:  # noqa: ARG002  (Triton's signature)
         if MemoryType(preferred_memory_type) is not MemoryType.TRITONSERVER_MEMORY_CPU:
             refuse("PreferredMemory(TRITONSERVER_MEMORY_GPU)", "outputs lie in CPU memory; use TRITONSERVER_MEMORY_CPU")
-        self._device_id = preferred_device_id

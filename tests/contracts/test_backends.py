@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from functions.config.backend import KNOWN
 from functions.errors import BundleRefused, ModelFailed, StartFailed
 from functions.protocol.values import Request
 from tests.workers.backends.onnx_models import identity_model, model, value
@@ -69,18 +70,19 @@ class Made:
 
     def __init__(self, folder: Path, backend: str, artifact: bytes | None) -> None:
         self.entry = BACKENDS[backend]
+        self.artifact = next(known.artifact for known in KNOWN if known.backend == backend)
         self.config: dict[str, Any] = {
             "name": "m",
             "backend": backend,
             "max_batch_size": 8,
             "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [3]}],
             "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [3]}],
-            "default_model_filename": self.entry.artifact,
+            "default_model_filename": self.artifact,
         }
         self.version_dir = folder / "4"
         self.version_dir.mkdir()
         if artifact is not None:
-            (self.version_dir / self.entry.artifact).write_bytes(artifact)
+            (self.version_dir / self.artifact).write_bytes(artifact)
 
     @property
     def module(self) -> Any:
@@ -155,7 +157,7 @@ def test_what_cannot_be_loaded_is_refused_at_publish_with_its_file(tmp_path: Pat
     with pytest.raises(BundleRefused) as refused:
         made.inspect()
 
-    assert refused.value.field.startswith(f"4/{made.entry.artifact}")
+    assert refused.value.field.startswith(f"4/{made.artifact}")
     assert refused.value.fix
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from functions import bundle
-from functions.bundle import Inspected, Limits, scan, version_directory
+from functions.bundle import Inspected, scan, version_directory
 from functions.calls import MAX_SOURCE, CallDecl
 from functions.errors import BundleRefused, TooLarge
+from functions.paths import Limits
 from functions.records import File, content_digest
 
 

@@ -52,11 +52,6 @@ def test_what_is_written_counts(text: str, path: str, expected: Any) -> None:
     assert expected == value
 
 
-@pytest.mark.parametrize(("text", "follow"), [("a = {}", "live"), ('a = { tag = "canary" }', "canary"), ("a = { version = 3 }", None)])
-def test_a_call_follows_a_tag_unless_it_is_pinned(text: str, follow: str | None) -> None:
-    assert follow == manifest.parse(f"[calls]\n{text}").calls["a"].follow
-
-
 REFUSED = [
     ("x = 1", ":1: x", "unknown key 'x'; the keys here are: scale, calls, limits, retry, env, permissions"),
     ("[scale]\nmin = 1\nmxa = 3", ":3: scale.mxa", "did you mean 'max'?"),

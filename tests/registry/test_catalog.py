@@ -192,7 +192,7 @@ def test_a_strangers_key_is_logged_once_and_left_alone(served: Catalog, store: S
         served.refresh()
         served.refresh()
 
-    assert ["unknown store key=functions/f/README.md"] == caplog.messages
+    assert ["store_key_unknown key=functions/f/README.md"] == caplog.messages
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]x", b"\xff", b'{"format": 2}'])

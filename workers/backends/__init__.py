@@ -1,4 +1,4 @@
-"""One inference library a file. This table is all the platform knows of them: name → module, class, extra, default artifact."""
+"""One inference library a file. This table is all the platform knows of them: name → module, class, extra."""
 
 from __future__ import annotations
 
@@ -11,18 +11,12 @@ class Entry:
 
     module: str
     cls: str
-    artifact: str
-    """Triton's default file name in the version directory."""
-    platform: str = ""
-    """Triton's ``platform`` value, where the backend has one."""
     extra: str = ""
     """The extra to install (``pip install despina[onnx]``), and the import that proves it."""
     library: str = ""
 
 
 BACKENDS: dict[str, Entry] = {
-    "python": Entry("workers.backends.python", "PythonBackend", "model.py"),
-    "onnxruntime": Entry(
-        "workers.backends.onnx", "OnnxBackend", "model.onnx", platform="onnxruntime_onnx", extra="onnx", library="onnxruntime"
-    ),
+    "python": Entry("workers.backends.python", "PythonBackend"),
+    "onnxruntime": Entry("workers.backends.onnx", "OnnxBackend", extra="onnx", library="onnxruntime"),
 }

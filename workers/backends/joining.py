@@ -15,9 +15,9 @@ def join(requests: Sequence[Request]) -> tuple[dict[str, np.ndarray], list[int]]
     the batch dimension."""
     if len(requests) == 1:
         inputs = requests[0].inputs
-        return inputs, [_rows(inputs)]
+        return inputs, [requests[0].rows]
     inputs = {name: np.concatenate([request.inputs[name] for request in requests]) for name in requests[0].inputs}
-    return inputs, [_rows(request.inputs) for request in requests]
+    return inputs, [request.rows for request in requests]
 
 
 def split(model: str, outputs: Mapping[str, np.ndarray], rows: Sequence[int], dtypes: Mapping[str, str]) -> list[Response]:
@@ -38,9 +38,3 @@ def split(model: str, outputs: Mapping[str, np.ndarray], rows: Sequence[int], dt
         responses.append(Response(part, {name: dtypes[name] for name in part}))
         start += count
     return responses
-
-
-def _rows(inputs: Mapping[str, np.ndarray]) -> int:
-    for array in inputs.values():
-        return array.shape[0] if array.ndim else 1
-    return 1

@@ -19,7 +19,7 @@ from functions.errors import ModelFailed, StartFailed
 from functions.protocol.values import Request, Response
 from workers.backends.base import Member
 from workers.backends.joining import join, split
-from workers.backends.onnx_options import providers, run_options, session_options
+from workers.backends.onnx_options import run_options, session_options
 from workers.backends.onnx_signature import check, complete, inputs_of, outputs_of
 
 ort.set_default_logger_severity(3)
@@ -98,7 +98,7 @@ def inspect(config: dict[str, Any], version_dir: str) -> dict[str, Any]:
 
 
 def _session(path: Path, config: Mapping[str, Any], *, checking: bool = False) -> ort.InferenceSession:
-    return ort.InferenceSession(str(path), session_options(config, checking=checking), providers=providers(config))
+    return ort.InferenceSession(str(path), session_options(config, checking=checking), providers=["CPUExecutionProvider"])
 
 
 def _path(config: Mapping[str, Any], version_dir: str) -> Path:

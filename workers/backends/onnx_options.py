@@ -12,7 +12,6 @@ from functions.errors import StartFailed
 _LEVELS = {-1: ort.GraphOptimizationLevel.ORT_ENABLE_BASIC, 1: ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED}
 _OFF = 2
 """The level that disables optimisation; any other that is not in the table means all of it, as in Triton."""
-_CPU_ACCELERATORS = {"openvino": "OpenVINOExecutionProvider"}
 
 
 def session_options(config: Mapping[str, Any], *, checking: bool = False) -> ort.SessionOptions:
@@ -42,21 +41,6 @@ def run_options(config: Mapping[str, Any]) -> ort.RunOptions | None:
     options = ort.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", shrinkage)
     return options
-
-
-def providers(config: Mapping[str, Any]) -> list[str]:
-    """The execution providers, the preferred first. Raises StartFailed for an accelerator that this build of onnxruntime lacks.
-    Accelerators of GPUs are not asked for on a CPU; the version's warnings say so."""
-    wanted = []
-    for entry in config.get("optimization", {}).get("execution_accelerators", {}).get("cpu_execution_accelerator", ()):
-        provider = _CPU_ACCELERATORS.get(entry.get("name", ""))
-        if provider is None or provider not in ort.get_available_providers():
-            raise StartFailed(
-                f"cpu_execution_accelerator '{entry.get('name', '')}' is not in this build of onnxruntime, "
-                f"which has {', '.join(ort.get_available_providers())}"
-            )
-        wanted.append(provider)
-    return [*wanted, "CPUExecutionProvider"]
 
 
 def _level(config: Mapping[str, Any]) -> ort.GraphOptimizationLevel:

@@ -10,7 +10,7 @@ import onnxruntime as ort
 
 from functions.config.spec import ModelConfig, TensorSpec
 from functions.errors import BundleRefused, StartFailed
-from functions.tensors import config_type
+from functions.tensors import config_type, fits
 
 DEFAULT_MAX_BATCH_SIZE = 4
 """For a model that can batch and a config that does not say how far."""
@@ -117,12 +117,10 @@ def _compare(spec: ModelConfig, kind: str, tensor: TensorSpec, port: Port) -> st
             f"model '{name}', tensor '{tensor.name}': for the model to support batching the shape should have at least 1 dimension and "
             f"the first dimension must be -1; but shape expected by the model is {_shape(port.shape)}"
         )
-    if tensor.ragged:
-        return None if port.shape == (-1,) else f"model '{name}', tensor '{tensor.name}': a ragged input must have shape [-1] in the model"
     expected = tensor.model_shape
     if port.shape == () and expected == (1,):
         return None
-    if len(expected) != len(port.shape) or any(own not in (-1, want) for own, want in zip(port.shape, expected, strict=True)):
+    if not fits(port.shape, expected):
         batch = (
             " (an initial batch dimension because max_batch_size > 0, plus the explicit tensor dimensions)" if spec.max_batch_size else ""
         )

@@ -14,6 +14,9 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+KILL_S = 10.0
+"""How long processes may take to die of SIGKILL."""
+
 
 class Entry(NamedTuple):
     """One line of the process table."""
@@ -76,11 +79,11 @@ def began(pid: int) -> float | None:
     return time.time() - uptime_s + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def exterminate(mark: str, groups: Iterable[int] = (), deadline_s: float = 10.0) -> set[int]:
+def exterminate(mark: str, groups: Iterable[int] = ()) -> set[int]:
     """SIGKILL ``groups``, all their descendants and every process that carries ``mark``, again and again until none is left
-    or the deadline has passed. Returns those that would not die (a process inside an uninterruptible system call)."""
+    or KILL_S have passed. Returns those that would not die (a process inside an uninterruptible system call)."""
     groups = set(groups)
-    until = time.monotonic() + deadline_s
+    until = time.monotonic() + KILL_S
     # Descendants are listed before the first kill: a killed parent's children belong to someone else.
     victims = descendants(groups) | carrying(mark)
     for group in groups:

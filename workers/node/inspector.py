@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from functions import bundle, graph, manifest
+from functions import archives, bundle, graph, manifest
 from functions.bundle import Inspected
 from functions.calls import declared_calls
 from functions.config import backend, checks, text
@@ -103,7 +103,7 @@ def _taken(task: Task) -> Path:
     """The bundle's root: a directory is copied, an archive unpacked."""
     if not task.source.is_dir():
         task.destination.mkdir()
-        return bundle.unpack(task.source, task.destination, task.limits)
+        return archives.unpack(task.source, task.destination, task.limits)
     for path, file in bundle.scan(task.source, task.limits).items():
         place = task.destination / path
         place.parent.mkdir(parents=True, exist_ok=True)

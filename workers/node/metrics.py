@@ -111,7 +111,7 @@ class NodeMetrics(Collector):
         for (name, version, state), count in sorted(states.items()):
             yield _count("despina_replicas", "gauge", name, version, count, state=State(state).value)
         for (name, version, code), count in sorted(self._deaths.items()):
-            yield _count("despina_replica_deaths_total", "counter", name, version, count, reason=code)
+            yield _count("despina_replica_deaths_total", "counter", name, version, count, code=code)
 
 
 def _count(family: str, kind: str, name: str, version: int, value: int, **labels: str) -> Sample:

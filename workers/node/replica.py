@@ -202,9 +202,14 @@ class Replica:
                 self.phases[said.name] = said.seconds
             elif isinstance(said, Progress):
                 self._advance(said.state)
-            elif isinstance(said, Failed) and self._verdict is None:
-                self._verdict = said.error
-                self.deterministic = self.ready_at is None and not said.error.retry
+            elif isinstance(said, Failed):
+                self._failed(said)
+
+    def _failed(self, said: Failed) -> None:
+        """Its first word on why it cannot go on; before it was ready, the same would happen again."""
+        if self._verdict is None:
+            self._verdict = said.error
+            self.deterministic = self.ready_at is None and not said.error.retry
 
     def _advance(self, state: State) -> None:
         if not self.gone and _ORDER.index(state) > _ORDER.index(self.state):
@@ -260,7 +265,6 @@ class Replica:
         if self._status < 0:
             return
         self._loop.remove_reader(self._status)
-        state = self.state
         while True:
             try:
                 data = os.read(self._status, 65536)
@@ -269,9 +273,8 @@ class Replica:
             if not data:
                 return
             for said in self._lines.feed(data):
-                if isinstance(said, Failed) and self._verdict is None:
-                    self._verdict = said.error
-                    self.deterministic = state in (State.STARTING, State.LOADING, State.WARMING) and not said.error.retry
+                if isinstance(said, Failed):
+                    self._failed(said)
 
     def _close(self) -> None:
         if self._pidfd >= 0:

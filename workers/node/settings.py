@@ -28,7 +28,7 @@ class Settings(BaseModel):
     metrics_port: int = Field(8002, ge=0, le=65535, description="Port of the metrics; 0: a free one.")
     processes: int = Field(default_factory=lambda: 32 * machine.cores(), ge=1, description="Most replica processes at once.")
     memory_bytes: int = Field(default_factory=machine.memory_limit, ge=1, description="Bytes of memory that replicas may claim together.")
-    cache_bytes: int = Field(32 << 30, ge=1, description="Most bytes of versions' files kept that nothing runs.")
+    cache_bytes: int = Field(32 << 30, ge=1, description="Most bytes of versions' files; above it what nothing runs goes.")
     starts: int = Field(default_factory=lambda: max(2, machine.cores()), ge=1, description="Replicas that may load at once.")
     start_s: float = Field(300.0, gt=0, description="Seconds a replica may take to become ready.")
     drain_s: float = Field(30.0, gt=0, description="Seconds that running batches get when the node stops.")

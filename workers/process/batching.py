@@ -97,7 +97,7 @@ def chunks(requests: Sequence[Request], policy: Policy) -> Iterator[Sequence[int
     for position, request in enumerate(requests):
         groups.setdefault(key(request), []).append(position)
     for positions in groups.values():
-        yield from _runs(((position, rows(requests[position])) for position in positions), policy.largest)
+        yield from _runs(((position, requests[position].rows) for position in positions), policy.largest)
 
 
 def key(request: Request) -> Hashable:
@@ -110,10 +110,7 @@ def key(request: Request) -> Hashable:
 
 
 def rows(request: Request) -> int:
-    """How much a call of a batching model counts: the length of its batch dimension (1 for one without inputs)."""
-    for array in request.inputs.values():
-        return array.shape[0] if array.ndim else 1
-    return 1
+    return request.rows
 
 
 def _runs(sized: Iterable[tuple[int, int]], largest: int) -> Iterator[Sequence[int]]:

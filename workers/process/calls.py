@@ -19,7 +19,7 @@ from workers.process.model import Runs
 from workers.process.outcalls import Outcalls
 from workers.process.spec import MemberSpec
 
-LATEST = (-1, None)
+LATEST = -1
 """How an author spells "no particular version"."""
 
 
@@ -31,7 +31,7 @@ class Calls:
         self.own: Runs | None = None
         self.instances: Instances | None = None
 
-    def __call__(self, request: Request, callee: str, version: int | None = -1) -> Sequence[Response]:
+    def __call__(self, request: Request, callee: str, version: int = LATEST) -> Sequence[Response]:
         """The answer to ``request``, whose deadline, hops and origin are those of the batch that makes the call."""
         if request.hops >= MAX_DEPTH:
             return _failed(ModelFailed(f"calls are {MAX_DEPTH} deep already, which is the limit"))
@@ -40,8 +40,8 @@ class Calls:
             return self._call_own(request, version)
         locked = self._spec.lock.get(callee)
         if locked is None:
-            return self._outcalls.ask(callee if version in LATEST else f"{callee}@{version}", [request])
-        if version not in (*LATEST, locked):
+            return self._outcalls.ask(callee if version == LATEST else f"{callee}@{version}", [request])
+        if version not in (LATEST, locked):
             return _failed(ModelFailed(f"version {version} was asked for, but {self._spec.ref} is locked to {callee}@{locked}"))
         return _ask(self._models[callee], request)
 
@@ -54,8 +54,8 @@ class Calls:
             refuse(f"is_model_ready({callee!r})", "it is not declared; name it in [calls] of function.toml")
         return version in ("", "-1", str(self._spec.lock[callee]))
 
-    def _call_own(self, request: Request, version: int | None) -> Sequence[Response]:
-        if version not in (*LATEST, self._spec.version):
+    def _call_own(self, request: Request, version: int) -> Sequence[Response]:
+        if version not in (LATEST, self._spec.version):
             return _failed(ModelFailed(f"version {version} was asked for, but a call to oneself means {self._spec.ref}"))
         if self.own is None or self.instances is None:
             return _failed(InternalError(f"{self._spec.ref} called itself before it was loaded"))

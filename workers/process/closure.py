@@ -67,7 +67,7 @@ class Closure:
         """Finalize every instance, callers before their callees."""
         for loaded in reversed(self._loaded.values()):
             if isinstance(loaded, Model):
-                loaded.instances.close()
+                loaded.close()
         self._pool.shutdown(wait=False)
 
     def _ensemble(self, member: MemberSpec, config: ModelConfig, counters: Counters) -> Ensemble:

@@ -19,7 +19,7 @@ REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
 
 
 class Counters:
-    """One member's series. ``open`` begins to count: what warm-up does is not counted. Any thread may record."""
+    """One member's series. ``counting`` is set after warm-up, which is not counted. Any thread may record."""
 
     def __init__(self, page: Page, name: str, version: int, tags: Mapping[str, str]) -> None:
         labels = {"model": name, "version": str(version), **{f"_{key}": value for key, value in tags.items()}}

@@ -21,7 +21,7 @@ from functions.errors import Cancelled, DeadlineExceeded, DespinaError, ModelInv
 from functions.graph import order
 from functions.protocol.rules import Rules, label
 from functions.protocol.values import Request, Response
-from workers.process.batching import ALONE, Policy, rows
+from workers.process.batching import ALONE, Policy
 from workers.process.branches import Branches
 from workers.process.counters import Counters
 from workers.process.model import Runs, checked
@@ -69,7 +69,6 @@ class Ensemble:
         self.policy = door_policy([step.model.policy for step in self._steps])
         self._branches = Branches({step.index: step.needs for step in self._order}, pool)
         self._producers = {tensor: step.index for step in self._steps for tensor in step.provided.values()}
-        self._optional = {spec.name for spec in config.inputs if spec.optional}
         self._needed: dict[tuple[str, ...], frozenset[int]] = {}
 
     def execute(self, requests: Sequence[Request], spent: Spent | None = None) -> list[Response]:
@@ -85,7 +84,7 @@ class Ensemble:
         total = Spent()
         for each in own:
             total.merge(each)
-        sizes = [rows(request) for request in requests] if self.config.max_batch_size else [1] * len(requests)
+        sizes = [request.rows for request in requests] if self.config.max_batch_size else [1] * len(requests)
         self.counters.passed(sizes, responses, total)
         if spent is not None:
             spent.merge(total)

@@ -14,7 +14,7 @@ from functions.config.spec import ModelConfig
 from functions.errors import DeadlineExceeded, DespinaError, InvalidRequest, ModelInvalidArgument
 from functions.protocol.rules import Rules
 from functions.protocol.values import Request, Response
-from workers.process.batching import ALONE, Policy, chunks, rows
+from workers.process.batching import ALONE, Policy, chunks
 from workers.process.counters import Counters
 from workers.process.instances import Instance, Instances
 from workers.process.log import our_fault
@@ -113,7 +113,7 @@ class Model:
             self._prune(request, answer)
         queue_us, input_us, output_us = (started - begun) / 1e3, input_ns / 1e3, output_ns / 1e3
         infer_us = (time.perf_counter_ns() - started) / 1e3 - input_us - output_us
-        sizes = [rows(request) for request in batch] if self._batching else [1] * len(batch)
+        sizes = [request.rows for request in batch] if self._batching else [1] * len(batch)
         self.counters.executed(sizes, responses, queue_us, input_us, infer_us, output_us)
         if spent is not None:
             spent.add(len(batch), queue_us, input_us, infer_us, output_us)

@@ -10,11 +10,10 @@ import numpy as np
 
 from functions.errors import InvalidRequest, ProtocolError
 from functions.protocol.frames import NO_HEADER
+from functions.protocol.v2_header import SEQUENCE_END, SEQUENCE_START
 from functions.protocol.v2_tensor import BrokenStrings, from_bytes, to_bytes
 from functions.protocol.values import Request, Response
 from functions.tensors import DTYPES, protocol_dtype
-
-_START, _END = 1, 2
 
 
 def request_body(request: Request) -> tuple[list[bytes], int]:
@@ -69,8 +68,8 @@ def _reserved(request: Request) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if request.correlation_id:
         fields["sequence_id"] = request.correlation_id
-        fields["sequence_start"] = bool(request.flags & _START)
-        fields["sequence_end"] = bool(request.flags & _END)
+        fields["sequence_start"] = bool(request.flags & SEQUENCE_START)
+        fields["sequence_end"] = bool(request.flags & SEQUENCE_END)
     if request.timeout_us:
         fields["timeout"] = request.timeout_us
     if request.priority:

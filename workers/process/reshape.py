@@ -8,6 +8,7 @@ import numpy as np
 
 from functions.config.spec import ModelConfig, TensorSpec
 from functions.protocol.values import Request
+from functions.tensors import fits
 
 
 class Reshape:
@@ -36,7 +37,7 @@ class Reshape:
         as Triton leaves it."""
         for spec in self._outputs:
             array = outputs.get(spec.name)
-            if array is not None and _fits(array.shape, spec.model_shape):
+            if array is not None and fits(spec.model_shape, array.shape):
                 outputs[spec.name] = _reshaped(array, spec.model_shape, spec.full_shape)
 
 
@@ -44,7 +45,3 @@ def _reshaped(array: np.ndarray, source: Sequence[int], target: Sequence[int]) -
     """The sizes that only a request knows stand in the same order on both sides: the config was checked for that."""
     sizes = iter([size for size, pattern in zip(array.shape, source, strict=True) if pattern == -1])
     return array.reshape([next(sizes) if pattern == -1 else pattern for pattern in target])
-
-
-def _fits(shape: Sequence[int], pattern: Sequence[int]) -> bool:
-    return len(shape) == len(pattern) and all(want in (-1, size) for want, size in zip(pattern, shape, strict=True))

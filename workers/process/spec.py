@@ -54,7 +54,6 @@ class ReplicaSpec:
     lanes: int = 1
     timeout_s: float = 300.0
     body_bytes: int = 1 << 30
-    device: str = "cpu"
 
     @property
     def root(self) -> MemberSpec:

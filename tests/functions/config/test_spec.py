@@ -70,7 +70,6 @@ def test_the_rest_is_there_by_name() -> None:
     assert config.parameters == {"k": "v"}
     assert config.metric_tags == {"team": "t"}
     assert config.default_model_filename == "model.py"
-    assert not config.decoupled
     assert not config.ensemble
     assert config.steps == ()
     assert config.optimization["eager_batching"] is False

@@ -15,7 +15,7 @@ from functions.protocol.values import Request
 from tests.workers.backends.onnx_models import identity_model, model, sum_model, value
 from workers.backends.base import Member
 from workers.backends.onnx import OnnxBackend, inspect
-from workers.backends.onnx_options import providers, session_options
+from workers.backends.onnx_options import session_options
 
 
 def tensor(name: str, dims: list[int], kind: str = "TYPE_FP32", **more: Any) -> dict[str, Any]:
@@ -135,13 +135,6 @@ def test_the_optimisation_level_is_tritons(level: int, expected: str) -> None:
     options = session_options(config(optimization={"graph": {"level": level}}))
 
     assert expected in str(options.graph_optimization_level)
-
-
-def test_an_accelerator_that_is_not_there_is_refused() -> None:
-    accelerators = {"execution_accelerators": {"cpu_execution_accelerator": [{"name": "openvino"}]}}
-
-    with pytest.raises(StartFailed, match="'openvino' is not in this build"):
-        providers(config(optimization=accelerators))
 
 
 def test_a_config_without_tensors_is_completed_with_batching_where_the_model_can(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_replicas_deaths_and_cold_starts_are_counted(metrics: NodeMetrics) -> No
 
     assert 2 == shown['despina_replicas{function="f",state="ready",version="1"}']
     assert 1 == shown['despina_replicas{function="f",state="loading",version="2"}']
-    assert 1 == shown['despina_replica_deaths_total{function="f",reason="replica_died",version="1"}']
+    assert 1 == shown['despina_replica_deaths_total{code="replica_died",function="f",version="1"}']
     assert 1 == shown['despina_cold_start_seconds_bucket{function="f",le="0.01",phase="forked"}']
     assert 0.504 == shown['despina_cold_start_seconds_sum{function="f",phase="total"}']
 
