@@ -1,1 +1,1 @@
-"""What a function is: names, errors, tensors, configurations, graphs, records, wire formats; pure, no network, no processes, but for ``examples``."""
+"""What a function is: names, errors, tensors, configurations, graphs, records, formats; no network, no processes (``examples`` apart)."""
