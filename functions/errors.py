@@ -13,6 +13,7 @@
     │   └── Cancelled              cancelled            the caller went away
     ├── CapacityError          the operator must act, or the caller wait
     │   ├── QueueFull              queue_full           the function's queue is at its limit
+    │   ├── RateLimited            rate_limited         more calls a second than its author or operator allows
     │   ├── DeadlineExceeded       deadline_exceeded    the call ran out of time
     │   ├── NoCapacity             no_capacity          no node can hold one more replica
     │   ├── StoreUnreachable       store_unreachable    the object store did not answer
@@ -126,6 +127,11 @@ class CapacityError(DespinaError):
 class QueueFull(CapacityError):
     code = "queue_full"
     wire = 201
+
+
+class RateLimited(CapacityError):
+    code = "rate_limited"
+    wire = 209
 
 
 class DeadlineExceeded(CapacityError):

@@ -81,8 +81,8 @@ class Limits(_Section):
     """Calls that may wait."""
     body_mb: int = Field(default=1024, ge=1, le=1024)
     """Largest request body, in MiB."""
-    rate: float | None = None
-    """Calls a second."""
+    rate: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
+    """Most calls a second that one gateway lets in; None = no limit. As many as come in one second may come at once."""
 
 
 class Retry(_Section):
@@ -145,11 +145,9 @@ def parse(text: str, source: str = "function.toml") -> Manifest:
 def _refuse_unavailable(manifest: Manifest, text: str, source: str) -> None:
     unavailable: dict[tuple[str, ...], bool] = {
         ("scale", "snapshot"): manifest.scale.snapshot,
-        ("limits", "rate"): manifest.limits.rate is not None,
         ("env", "requirements"): bool(manifest.env.requirements),
         ("permissions", "repository"): manifest.permissions.repository,
     }
-    unavailable |= {("calls", name, "shared"): call.shared for name, call in manifest.calls.items()}
     for path, used in unavailable.items():
         if used:
             raise BundleRefused("not available yet", field=_field(path, text, source), fix="remove it")

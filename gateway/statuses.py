@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from functions.errors import DespinaError, InternalError, QueueFull
+from functions.errors import DespinaError, InternalError, QueueFull, RateLimited
 
 STATUS: dict[str, int] = {
     "error": 500,
@@ -21,6 +21,7 @@ STATUS: dict[str, int] = {
     "cancelled": 400,
     "capacity_error": 503,
     "queue_full": 503,
+    "rate_limited": 429,
     "deadline_exceeded": 504,
     "no_capacity": 503,
     "store_unreachable": 503,
@@ -65,7 +66,7 @@ def body(error: DespinaError) -> bytes:
 
 
 def retry_after_s(error: DespinaError) -> int | None:
-    """Whole seconds for ``Retry-After``, where they are known: the error says so, or a queue is full (one moment)."""
+    """Whole seconds for ``Retry-After``, where they are known: the error says so, or a queue is full or a rate exceeded (one moment)."""
     if error.retry_after_s > 0:
         return math.ceil(error.retry_after_s)
-    return 1 if isinstance(error, QueueFull) else None
+    return 1 if isinstance(error, QueueFull | RateLimited) else None

@@ -118,15 +118,20 @@ class Catalog:
         moves = [self._epoch(name, last.tag, epoch) for last in latest for epoch in range(1, last.epoch + 1)]
         return sorted(moves, key=lambda move: (move.at, move.epoch), reverse=True)
 
-    def closure(self, ref: Ref) -> list[VersionRecord]:
-        """The version and everything it reaches by its lock, itself first, each once. Raises NotFound if any of it is gone."""
+    def closure(self, ref: Ref, *, inside: bool = False) -> list[VersionRecord]:
+        """The version and everything it reaches by its lock, itself first, each once. ``inside``: only what lives in its own processes,
+        not what it reaches over a ``shared`` edge. Raises NotFound if any of it is gone."""
         found: dict[Ref, VersionRecord] = {}
         todo = [ref]
         while todo:
             member = todo.pop()
             if member not in found:
                 found[member] = self.record(*member)
-                todo += [Ref(callee, edge.version) for callee, edge in sorted(found[member].lock.items(), reverse=True)]
+                todo += [
+                    Ref(callee, edge.version)
+                    for callee, edge in sorted(found[member].lock.items(), reverse=True)
+                    if not (inside and edge.shared)
+                ]
         return list(found.values())
 
     def load(self) -> None:

@@ -37,6 +37,8 @@ CHANGED: list[tuple[str, str, Any]] = [
     ("[limits]\nqueue = 1", "limits.queue", 1),
     ("[limits]\nbody_mb = 16", "limits.body_mb", 16),
     ("[retry]\nidempotent = true", "retry.idempotent", True),
+    ("[limits]\nrate = 3.5", "limits.rate", 3.5),
+    ("[calls]\na = { shared = true }", "calls.a", {"version": None, "tag": None, "shared": True}),
     ("[calls]\na = {}", "calls.a", {"version": None, "tag": None, "shared": False}),
     ("[calls]\na = { version = 3 }", "calls.a", {"version": 3, "tag": None, "shared": False}),
     ('[calls.a]\ntag = "canary"', "calls.a", {"version": None, "tag": "canary", "shared": False}),
@@ -98,10 +100,8 @@ def test_a_refusal_names_line_key_and_fix(text: str, field: str, message: str) -
     ("text", "field"),
     [
         ("[scale]\nsnapshot = true", ":2: scale.snapshot"),
-        ("[limits]\nrate = 3.5", ":2: limits.rate"),
         ('[env]\nrequirements = ["numpy"]', ":2: env.requirements"),
         ("[permissions]\nrepository = true", ":2: permissions.repository"),
-        ("[calls]\nb = {}\na = { shared = true }", ":3: calls.a.shared"),
     ],
 )
 def test_what_is_not_available_yet_is_refused_not_ignored(text: str, field: str) -> None:

@@ -110,7 +110,7 @@ class Controller:
         scale, cores = self._catalog.scale(ref.name), max(1, self._nodes.cores)
         known = self._policies.get(ref)
         if known is None or known[:2] != (scale, cores) or ref.version not in self._catalog.kept(ref.name).versions:
-            known = self._policies[ref] = (scale, cores, policy(self._catalog.closure(ref), scale, cores))
+            known = self._policies[ref] = (scale, cores, policy(self._catalog.closure(ref, inside=True), scale, cores))
         return known[2]
 
     def _floors(self) -> set[Ref]:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 
 from functions.errors import DespinaError
 from functions.names import Ref
+from workers.fleet.allowance import Allowance
 from workers.fleet.call import Call
 from workers.fleet.links import Link
 from workers.fleet.terms import Terms
@@ -17,6 +18,7 @@ class Pool:
     """The queue of one version. Calls leave it in the order in which they arrived, those that a replica gave back first."""
 
     __slots__ = (
+        "_allowance",
         "_queue",
         "_returned",
         "barred",
@@ -69,6 +71,7 @@ class Pool:
         """Sum and number of samples of queued + running since the last observation."""
         self.series = -1
         """Index of the pending gauge in the page."""
+        self._allowance: Allowance | None = None
         self._queue: OrderedDict[Call, None] = OrderedDict()
         self._returned: list[Call] = []
 
@@ -81,6 +84,12 @@ class Pool:
             if lying < link.credit and (best is None or lying < fewest):
                 best, fewest = link, lying
         return best
+
+    def allowed(self, rate: float, now: float) -> bool:
+        """Whether one more call may come in at ``rate`` calls a second; it is counted if so."""
+        if self._allowance is None:
+            self._allowance = Allowance(rate, now)
+        return self._allowance.take(now)
 
     def put(self, call: Call) -> None:
         """At the end of the queue."""

@@ -28,6 +28,7 @@ from functions.errors import (
     InternalError,
     InvalidRequest,
     QueueFull,
+    RateLimited,
     ReplicaDied,
 )
 from functions.graph import MAX_DEPTH
@@ -287,6 +288,9 @@ class Router:
                 pool.terms = self._terms(pool.ref)
             except DespinaError as error:
                 return error
+        rate = pool.terms.rate
+        if rate is not None and not pool.allowed(rate, now):
+            return RateLimited(f"{call.ref}: more than {rate:g} calls a second (limits.rate); try again in a moment")
         return None if link is not None else self._queue_refusal(pool, pool.terms, now)
 
     def _queue_refusal(self, pool: Pool, terms: Terms, now: float) -> DespinaError | None:

@@ -16,6 +16,8 @@ class Terms:
     idle_s: float = 60.0
     """Seconds a replica stays warm after the last call (``scale.idle_s``)."""
 
+    rate: float | None = None
+    """Most calls a second that one router lets in (``limits.rate``); None = no limit."""
     idempotent: bool = False
     """A call that a dying replica had begun may be run again (``retry.idempotent``)."""
 
@@ -23,6 +25,7 @@ class Terms:
     def of(cls, manifest: Mapping[str, Any], override: Mapping[str, Any]) -> Terms:
         """From a version record's manifest, which holds every key, and the function's scale override."""
         return cls(
+            rate=manifest["limits"]["rate"],
             queue=int(manifest["limits"]["queue"]),
             idle_s=float(scale_of(manifest, override)["idle_s"]),
             idempotent=bool(manifest["retry"]["idempotent"]),

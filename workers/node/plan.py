@@ -62,10 +62,10 @@ class Planner:
 
     def _closure(self, ref: Ref) -> list[VersionRecord]:
         try:
-            return self._catalog.closure(ref)
+            return self._catalog.closure(ref, inside=True)
         except NotFound:  # published since this process last looked
             self._catalog.refresh()
-            return self._catalog.closure(ref)
+            return self._catalog.closure(ref, inside=True)
 
     def _member(self, record: VersionRecord, threads: int) -> MemberSpec:
         return MemberSpec(
