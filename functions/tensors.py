@@ -45,7 +45,8 @@ DTYPES: dict[str, DType] = {row.protocol: row for row in _ROWS}
 """By protocol name. Triton's own order."""
 
 _BY_CONFIG = {row.config: row for row in _ROWS}
-_BY_NUMPY = {row.numpy: row.protocol for row in _ROWS if row.protocol != "BF16"}
+PLAIN: dict[np.dtype, str] = {row.numpy: row.protocol for row in _ROWS if row.protocol != "BF16"}
+"""By numpy type, those of this machine's byte order."""
 _LENGTH = struct.Struct("<I")
 
 
@@ -68,12 +69,12 @@ def itemsize(protocol: str) -> int:
 def protocol_dtype(dtype: np.dtype) -> str:
     """``float32`` → ``FP32``, in either byte order; object, ``S`` and ``U`` → BYTES. uint16 is UINT16, never BF16.
     Raises InvalidRequest for a numpy type that the protocol has no word for."""
-    name = _BY_NUMPY.get(dtype)
+    name = PLAIN.get(dtype)
     if name is not None:
         return name
     if dtype.kind in "SU":
         return "BYTES"
-    name = _BY_NUMPY.get(dtype.newbyteorder("="))
+    name = PLAIN.get(dtype.newbyteorder("="))
     if name is None:
         raise InvalidRequest(f"numpy type {dtype} has no data type in the protocol; the types are {', '.join(DTYPES)}")
     return name

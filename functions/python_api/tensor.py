@@ -10,7 +10,7 @@ from functions.errors import InvalidRequest
 from functions.python_api import dlpack
 from functions.python_api.dtypes import number
 from functions.python_api.errors import TritonModelException
-from functions.tensors import protocol_dtype
+from functions.tensors import PLAIN, protocol_dtype
 
 
 class Tensor:
@@ -21,9 +21,12 @@ class Tensor:
     def __init__(self, name: str, array: np.ndarray) -> None:
         if not isinstance(name, str) or not isinstance(array, np.ndarray):
             raise TypeError(f"Tensor(name, array) takes a str and a numpy.ndarray, got {type(name)} and {type(array)}")
-        self._name = _checked(name)
-        self._datatype = _datatype(array.dtype)
-        self._array = _plain(array)
+        self._name = name or _checked(name)
+        datatype = PLAIN.get(array.dtype)
+        if datatype is not None and array.flags.c_contiguous:
+            self._datatype, self._array = datatype, array
+        else:
+            self._datatype, self._array = _datatype(array.dtype), _plain(array)
 
     def name(self) -> str:
         return self._name

@@ -133,11 +133,13 @@ class Model:
 
     def _prune(self, request: Request, answer: Response) -> None:
         """Drop what was not declared or not asked for, as Triton does without a word, and give outputs their outer shapes."""
-        outputs = answer.outputs
-        for name in [name for name in outputs if name not in request.outputs or name not in self._declared]:
-            del outputs[name]
+        outputs, wanted, declared = answer.outputs, request.outputs, self._declared
+        for name in outputs:
+            if name not in wanted or name not in declared:
+                answer.outputs = {name: array for name, array in outputs.items() if name in wanted and name in declared}
+                break
         if self._reshape:
-            self._reshape.outputs(outputs)
+            self._reshape.outputs(answer.outputs)
 
 
 def policy(config: ModelConfig) -> Policy:

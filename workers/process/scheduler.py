@@ -214,8 +214,9 @@ class Scheduler:
             except DespinaError as error:
                 answers.append((call, _failure(call, error)))
                 continue
-            head = frames.reply(call.id, sum(map(len, encoded.parts)), encoded.header_length, encoded.flags)
-            answers.append((call, (head, *encoded.parts)))
+            parts = encoded.parts
+            head = frames.reply(call.id, sum(map(len, parts)), encoded.header_length, encoded.flags)
+            answers.append((call, (head, *parts)))
             encode_us += (time.perf_counter_ns() - begun) / 1e3
             queue_us += (started - call.queued_s) * 1e6
             decode_us += call.decode_us
