@@ -28,7 +28,7 @@ from functions.python_api.request import incoming
 from functions.python_api.response import answer, check_returned
 from workers.backends.base import Member
 from workers.backends.imports import Bundle
-from workers.backends.python_source import may_complete, may_define, parsed
+from workers.backends.python_source import lacks_method, may_define, parsed
 from workers.backends.trace import drop_platform, told
 
 CLASS = "TritonPythonModel"
@@ -155,7 +155,9 @@ def inspect(config: dict[str, Any], version_dir: str) -> dict[str, Any]:
     tree = parsed(path, field)
     if not may_define(tree, CLASS):
         raise BundleRefused(f"it does not define the class {CLASS}", field=field, fix=f"define class {CLASS} with initialize and execute")
-    if not may_complete(tree, CLASS):
+    if lacks_method(tree, CLASS, "execute"):
+        raise BundleRefused(f"the class {CLASS} does not define execute", field=field, fix="define execute(self, requests)")
+    if lacks_method(tree, CLASS, "auto_complete_config"):
         return config
     root = f"{path.parent.parent}/"
     member = Member(config.get("name", ""), int(path.parent.name), root.rstrip("/"), version_dir, config, config.get("name", ""))

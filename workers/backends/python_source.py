@@ -33,10 +33,9 @@ def may_define(tree: ast.Module, name: str) -> bool:
     return f"name='{name}'" in text or f"id='{name}'" in text or f"asname='{name}'" in text or "alias(name='*')" in text
 
 
-def may_complete(tree: ast.Module, name: str) -> bool:
-    """Whether class ``name`` might have ``auto_complete_config``: not where it is a plain top-level one, without bases, and the file
-    does not mention the method."""
+def lacks_method(tree: ast.Module, name: str, method: str) -> bool:
+    """Whether class ``name`` certainly has no ``method``: a plain top-level class, without bases, in a file that does not mention it."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
-            return bool(node.bases or node.decorator_list or node.keywords) or "auto_complete_config" in ast.dump(tree)
-    return True
+            return not (node.bases or node.decorator_list or node.keywords) and method not in ast.dump(tree)
+    return False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +28,12 @@ class Outputs:
         for old in _newest_first(folder)[KEPT - 1 :]:
             old.unlink(missing_ok=True)
         return (folder / f"{replica}.log").open("ab", buffering=0)
+
+    def note(self, version: str, replica: str, text: str) -> None:
+        """Add a line of ours, with the time, below what the replica wrote: how it ended. Its author looks for it there."""
+        stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with contextlib.suppress(OSError), (self._directory / version / f"{replica}.log").open("ab") as file:
+            file.write(f"[despina {stamp}] {text}\n".encode("utf-8", "replace"))
 
     def trim(self, version: str, replica: str) -> None:
         """Keep the file under its limit while its writer goes on appending to it."""

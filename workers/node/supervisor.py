@@ -253,6 +253,7 @@ class Supervisor:
         if hosted.forget(replica) and replica.error is not None:
             now = self._loop.time()
             output = "\n".join(self._outputs.tail(str(hosted.ref), _OUTPUT_LINES, replica.id))
+            self._outputs.note(str(hosted.ref), replica.id, replica.error.message)
             failure = hosted.died(replica, now, output)
             hosted.plan = None  # its files are looked at again before the next start
             if failure is not None:

@@ -158,8 +158,26 @@ def test_a_file_without_the_class_is_refused(tmp_path: Path) -> None:
     assert "does not define the class TritonPythonModel" in refused(tmp_path, "class Other: ...").reason
 
 
+def test_a_class_that_certainly_has_no_execute_is_refused(tmp_path: Path) -> None:
+    """It loaded, went live, and failed every call."""
+    assert "does not define execute" in refused(tmp_path, "class TritonPythonModel:\n    def exceute(self, requests): ...").reason
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class Base:\n    def execute(self, requests): ...\nclass TritonPythonModel(Base): ...",
+        "class TritonPythonModel: ...\nTritonPythonModel.execute = lambda self, requests: []",
+    ],
+)
+def test_an_execute_that_comes_another_way_is_accepted(tmp_path: Path, source: str) -> None:
+    made = member(tmp_path, source)
+
+    assert CONFIG == inspect(dict(made.config), made.version_dir)
+
+
 def test_a_model_without_auto_complete_config_is_not_imported(tmp_path: Path) -> None:
-    made = member(tmp_path, "raise SystemExit('imported')\nclass TritonPythonModel: ...")
+    made = member(tmp_path, "raise SystemExit('imported')\nclass TritonPythonModel:\n    def execute(self, requests): ...")
 
     assert CONFIG == inspect(dict(made.config), made.version_dir)
 
@@ -170,6 +188,8 @@ class TritonPythonModel:
     def auto_complete_config(config):
         {}
         return config
+
+    def execute(self, requests): ...
 """
 
 

@@ -52,3 +52,16 @@ def test_bytes_that_are_no_text_are_shown_as_such(tmp_path: Path) -> None:
         file.write(b"\xff\xfe\n")
 
     assert ["\ufffd\ufffd"] == outputs.tail("f@1", 1)
+
+
+def test_a_note_stands_below_what_the_replica_wrote(tmp_path: Path) -> None:
+    """After a crash the log ended with the author's last line, and the reason stood only in the node's own."""
+    outputs = Outputs(tmp_path)
+    with outputs.open("f@1", "r1") as file:
+        file.write(b"working\n")
+    outputs.note("f@1", "r1", "it ended with exit code 3")
+    lines = outputs.tail("f@1", 10)
+
+    assert "working" == lines[0]
+    assert lines[1].startswith("[despina 20")
+    assert lines[1].endswith("it ended with exit code 3")
