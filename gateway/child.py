@@ -125,6 +125,12 @@ class Child:
         if self._process is not None:
             await self._end(self._process, grace_s)
 
+    def kill(self) -> None:
+        """End it now, with its whole group."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     async def _end(self, process: asyncio.subprocess.Process, grace_s: float) -> None:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

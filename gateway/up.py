@@ -7,16 +7,18 @@
        └─ gateway      HTTP
 
 They start together and wait for each other where they must; they stop in the reverse order of this list. One that dies is started
-again, later with each death.
+again, later with each death. A second signal while they stop ends them at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,10 +29,16 @@ from gateway import programs
 from gateway.child import Child
 from gateway.place import Place
 from gateway.settings import Settings
+from registry.stores import open_store
+from workers.fleet.board import open_board
 from workers.node.guard import Guard
 
 log = logging.getLogger(__name__)
 
+GUARD_LOOK_S = 1.0
+"""How often it is looked whether somebody killed the guard."""
+SETTLE_S = 5.0
+"""Seconds beyond drain_s that all children together have to end in."""
 Deploy = Callable[[str, Sequence[Path]], None]
 """Deploys bundles to the server at a URL as one release; raises DespinaError. It runs in a thread."""
 
@@ -45,6 +53,7 @@ def run(settings: Settings, bundles: Sequence[Path], deploy: Deploy) -> int:
     except DespinaError as error:
         return _refuse(error)
     try:
+        check(settings)
         with listen(settings.host, settings.http_port, "HTTP") as listener:
             # The node binds this one; here a refusal reads better, and port 0 becomes one that stays over restarts.
             with listen(settings.host, settings.metrics_port, "metrics") as probe:
@@ -54,6 +63,19 @@ def run(settings: Settings, bundles: Sequence[Path], deploy: Deploy) -> int:
         return _refuse(error)
     finally:
         place.close()
+
+
+def check(settings: Settings) -> None:
+    """Raises InvalidRequest for what can be told to be wrong before anything runs: the certificate, the URL of the store."""
+    open_store(settings.store_url)
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        for path in (settings.tls_cert, settings.tls_key):
+            if not os.access(path, os.R_OK):
+                raise InvalidRequest(f"{path} cannot be read; tls_cert and tls_key are PEM files")
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
+        except ssl.SSLError as error:
+            raise InvalidRequest(f"{settings.tls_cert} and {settings.tls_key} are no certificate and its key: {error}") from None
 
 
 def listen(host: str, port: int, what: str) -> socket.socket:
@@ -78,20 +100,38 @@ class _Up:
         self._children: list[Child] = []
         self._keeping: list[asyncio.Task[None]] = []
         self._stop = asyncio.Event()
+        self._stopping = False
 
     async def run(self, bundles: Sequence[Path], deploy: Deploy) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+            asyncio.get_running_loop().add_signal_handler(number, self._signalled)
         guard = Guard.start(self._instance)
+        watching = asyncio.ensure_future(_watch(guard))
         try:
             return await self._serve(guard, bundles, deploy)
         finally:
+            watching.cancel()
             await self._end()
             log.info("stopping: guard")
             await asyncio.to_thread(guard.close)
             log.info("stopped")
 
+    def _signalled(self) -> None:
+        if self._stopping:
+            log.warning("a second signal: what still runs is killed")
+            for child in self._children:
+                child.kill()
+        self._stop.set()
+
     async def _serve(self, guard: Guard, bundles: Sequence[Path], deploy: Deploy) -> int:
+        if self._settings.board:
+            board = open_board(self._settings.board)
+            try:
+                await board.observations()
+            except DespinaError as error:
+                return _refuse(error)
+            finally:
+                await board.close()
         starting = asyncio.ensure_future(self._start(guard))
         if not await self._unless_stopped(starting):
             return 0
@@ -144,9 +184,22 @@ class _Up:
         for task in self._keeping:
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
+        self._stopping = True
+        loop = asyncio.get_running_loop()
+        log.info("stopping: running calls get %g s; a second signal ends them now", self._settings.drain_s)
+        # One budget for all: when the gateway has waited it out, nobody waits for what the node still runs.
+        deadline = loop.time() + self._settings.drain_s + SETTLE_S
         for child in reversed(self._children):
             log.info("stopping: %s", child.program.name)
-            await child.stop(self._settings.drain_s + 10.0)
+            await child.stop(max(1.0, deadline - loop.time()))
+
+
+async def _watch(guard: Guard) -> None:
+    """Somebody may kill the guard: without one, the death of this process would leave the others behind."""
+    while True:
+        await asyncio.sleep(GUARD_LOOK_S)
+        if guard.ensure():
+            log.error("the guard was killed; another has taken its place")
 
 
 def _authority(host: str, port: int) -> str:
