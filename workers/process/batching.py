@@ -109,10 +109,6 @@ def key(request: Request) -> Hashable:
     return frozenset((name, array.shape[1:]) for name, array in inputs.items())
 
 
-def rows(request: Request) -> int:
-    return request.rows
-
-
 def _runs(sized: Iterable[tuple[int, int]], largest: int) -> Iterator[Sequence[int]]:
     run: list[int] = []
     total = 0

@@ -34,7 +34,6 @@ class Call:
         "id",
         "key",
         "link",
-        "priority",
         "queued_s",
         "rows",
     )
@@ -52,7 +51,7 @@ class Call:
         timeout_s: float,
     ) -> None:
         self.door, self.link, self.id, self.flags = door, link, id, flags
-        self.header_length, self.hops, self.priority = head.header_length, head.hops, head.priority
+        self.header_length, self.hops = head.header_length, head.hops
         self.context, self.body = context, body
         self.queued_s = now - head.waited_us / 1e6
         self.deadline = now + (head.remaining_us / 1e6 if head.remaining_us else timeout_s)

@@ -18,7 +18,7 @@ from functions.protocol import frames
 from functions.protocol.frames import Kind
 from functions.protocol.v2 import Codec
 from functions.protocol.values import Response
-from workers.process.batching import Policy, cut, key, rows
+from workers.process.batching import Policy, cut, key
 from workers.process.call import Call
 from workers.process.counters import Counters
 from workers.process.door import Door
@@ -126,13 +126,11 @@ class Scheduler:
                 continue
             request = decoded.request
             request.deadline, request.hops, request.origin, request.cancelled = call.deadline, call.hops, call, call.cancelled
-            if call.priority:
-                request.priority = call.priority
             call.decoded = decoded
             if self._keyed:
                 call.key = key(request)
                 if self._batching:
-                    call.rows = rows(request)
+                    call.rows = request.rows
             call.decode_us = (time.perf_counter_ns() - started) / 1e3
             self._waiting.append(call)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.protocol.values import Request
-from workers.process.batching import ALONE, Cut, Policy, chunks, cut, key, rows
+from workers.process.batching import ALONE, Cut, Policy, chunks, cut, key
 
 
 @dataclass
@@ -89,5 +89,5 @@ def test_calls_with_other_optional_inputs_do_not_join() -> None:
     both = Request({"a": np.zeros((1, 2)), "b": np.zeros((1, 2))}, ())
 
     assert key(both) != key(request(1, 2, name="a"))
-    assert 3 == rows(request(3, 2))
-    assert 1 == rows(Request({}, ()))
+    assert 3 == request(3, 2).rows
+    assert 1 == Request({}, ()).rows
