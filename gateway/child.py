@@ -76,7 +76,8 @@ class Child:
             )
         self._process = process
         self._guard.add(process.pid)
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         process.stdin.write(program.settings)
         process.stdin.close()
         ready = asyncio.ensure_future(program.ready(process.stdout))

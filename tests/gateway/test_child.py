@@ -54,9 +54,8 @@ async def test_a_child_is_known_to_the_guard_for_as_long_as_it_lives(tmp_path: P
 
 
 async def test_settings_go_by_standard_input_where_no_list_of_processes_shows_them(tmp_path: Path) -> None:
-    thing = child(
-        tmp_path, "import sys; print(sys.stdin.read(), flush=True); sys.stdin.read()", Remembering(), settings=b'{"ready": {"x": 1}}'
-    )
+    code = "import sys, signal; print(sys.stdin.read(), flush=True); signal.pause()"
+    thing = child(tmp_path, code, Remembering(), settings=b'{"ready": {"x": 1}}')
 
     assert {"x": 1} == await thing.start()
 
