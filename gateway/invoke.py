@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ def from_request(metadata: Mapping[str, Any], request: Any) -> list[Tensor]:
     for entry in request["inputs"]:
         if not isinstance(entry, dict) or not {"name", "shape", "datatype", "data"} <= entry.keys():
             raise InvalidRequest("an entry of inputs lacks name, shape, datatype or data")
+        if entry["name"] in values:
+            raise InvalidRequest(f"input {entry['name']!r} is given twice")
         declared = next((tensor for tensor in metadata["inputs"] if tensor["name"] == entry["name"]), None)
         if declared is not None and declared["datatype"] != entry["datatype"]:
             raise InvalidRequest(f"input {entry['name']!r} is {declared['datatype']}, not {entry['datatype']}")
@@ -68,21 +70,40 @@ def from_request(metadata: Mapping[str, Any], request: Any) -> list[Tensor]:
     return from_values(metadata, values)
 
 
-def typed(text: str) -> tuple[str, Any]:
-    """``NAME=VALUE`` as typed: VALUE is JSON, ``@file`` for a file of JSON, or else a string. Raises InvalidRequest."""
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InvalidRequest(f"{text[:200]!r} is not NAME=VALUE")
-    if value.startswith("@"):
-        path = Path(value[1:])
-        try:
-            value = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"{name}: {path} cannot be read: {error}") from None
+def from_typed(metadata: Mapping[str, Any], texts: Sequence[str]) -> list[Tensor]:
+    """Inputs as typed, each ``NAME=VALUE``: VALUE is JSON, ``@file`` for a file of JSON, or, for BYTES, a string. Raises InvalidRequest
+    as ``from_values`` does, and for an input that is given twice."""
+    datatypes = {tensor["name"]: tensor["datatype"] for tensor in metadata["inputs"]}
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidRequest(f"{text[:200]!r} is not NAME=VALUE")
+        if name in values:
+            raise InvalidRequest(f"input {name!r} is given twice")
+        values[name] = _typed(name, value, datatypes.get(name, "BYTES"))
+    return from_values(metadata, values)
+
+
+def parsed(text: str | bytes, source: str) -> Any:
+    """JSON, of which every number is one. Raises InvalidRequest naming ``source`` and the place in it."""
     try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+        return json.loads(text, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"{source}: not JSON: {error}") from None
+
+
+def batch(tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> int:
+    """The largest first dimension of an input whose function leaves it open: its batch, where the function takes batches."""
+    open_ = {tensor["name"] for tensor in metadata["inputs"] if tensor["shape"][:1] == [-1]}
+    return max((tensor.array.shape[0] for tensor in tensors if tensor.name in open_), default=1)
+
+
+def check_batch(size: int, config: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest for a batch that is larger than the function's configuration takes."""
+    most = config.get("max_batch_size", 0)
+    if 0 < most < size:
+        raise InvalidRequest(f"a batch of {size}: {config['name']} takes at most {most} (max_batch_size)")
 
 
 def encode(tensors: list[Tensor], missing_from: Mapping[str, Any]) -> tuple[bytes, int]:
@@ -120,16 +141,43 @@ def decode(body: bytes, header_length: int | None) -> dict[str, Any]:
     return answer
 
 
+def _typed(name: str, value: str, datatype: str) -> Any:
+    if value.startswith("@"):
+        path = Path(value[1:])
+        try:
+            return parsed(path.read_bytes(), f"{name}: {path}")
+        except OSError as error:
+            raise InvalidRequest(f"{name}: {path} cannot be read: {error.strerror}") from None
+    try:
+        return parsed(value, name)
+    except InvalidRequest:
+        if datatype == "BYTES":
+            return value
+        raise
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise InvalidRequest(f"{text[:40]} is out of the range of every type")
+    return value
+
+
 def _tensor(declared: Mapping[str, Any], value: Any) -> Tensor:
     name, datatype, shape = declared["name"], declared["datatype"], declared["shape"]
     try:
         array = np.array(value, dtype=object) if datatype == "BYTES" else np.array(value)
     except ValueError:
         raise InvalidRequest(f"input {name!r}: its rows differ in length") from None
+    if _fitted(array, shape) is None:
+        raise InvalidRequest(f"input {name!r}: a value of shape {list(array.shape)} does not fit {shape}")
+    try:
+        array = _converted(datatype, array, value)
+    except _Misfit as misfit:
+        raise InvalidRequest(f"input {name!r} is {datatype}: {misfit}") from None
     fitted = _fitted(array, shape)
-    if fitted is None:
-        raise InvalidRequest(f"input {name!r}: a value of shape {list(np.shape(value))} does not fit {shape}")
-    return Tensor(name, datatype, _converted(name, datatype, fitted))
+    assert fitted is not None
+    return Tensor(name, datatype, fitted)
 
 
 def _fitted(array: np.ndarray, shape: list[int]) -> np.ndarray | None:
@@ -140,20 +188,58 @@ def _fitted(array: np.ndarray, shape: list[int]) -> np.ndarray | None:
     return array if fits else None
 
 
-def _converted(name: str, datatype: str, array: np.ndarray) -> np.ndarray:
+class _Misfit(Exception):
+    """An element that the datatype does not have."""
+
+    def __init__(self, array: np.ndarray, wrong: np.ndarray, why: str) -> None:
+        """The first element of ``array`` where ``wrong`` is true, by its place in what was given."""
+        index = tuple(int(number) for number in np.argwhere(wrong)[0])
+        place = f"element {list(index)}, " if index else ""
+        element = array[index]
+        super().__init__(f"{place}{repr(element.item() if isinstance(element, np.generic) else element)[:80]}, {why}")
+
+
+def _converted(datatype: str, array: np.ndarray, value: Any) -> np.ndarray:
+    """``array``, made of ``value``, in the datatype's own type. Raises _Misfit."""
     if datatype == "BYTES":
-        if not all(isinstance(element, str | bytes) for element in array.ravel().tolist()):
-            raise InvalidRequest(f"input {name!r} is BYTES: its elements must be strings")
-        return array
-    kinds = "b" if datatype == "BOOL" else "iu" if datatype in _WHOLE else "iuf"
-    if array.size and array.dtype.kind not in kinds:
-        raise InvalidRequest(f"input {name!r} is {datatype}: {_example(array)!r} is not")
+        return _checked(array, (str, bytes), "is not: its elements must be strings")
+    if datatype == "BOOL":
+        return array if array.dtype == bool else _checked(np.array(value, dtype=object), (bool, np.bool_), "is not").astype(bool)
+    whole = datatype in _WHOLE
+    if array.size and array.dtype.kind not in ("iu" if whole else "iuf"):  # another type's, or whole numbers of more than 64 bits
+        array = _checked(np.array(value, dtype=object), (int,) if whole else (int, float), "is not")
     wanted = numpy_dtype(datatype)
-    if kinds == "iu" and array.size:
-        limits = np.iinfo(wanted)
-        if int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise InvalidRequest(f"input {name!r} is {datatype}: its values go from {limits.min} to {limits.max}")
+    return _whole(array, wanted) if whole else _float(array, wanted)
+
+
+def _checked(array: np.ndarray, kinds: tuple[type, ...], why: str) -> np.ndarray:
+    """The array, of which every element is one of ``kinds``; True and False are no numbers."""
+    wrong = [not isinstance(element, kinds) or (isinstance(element, bool) and bool not in kinds) for element in array.ravel().tolist()]
+    if any(wrong):
+        raise _Misfit(array, np.array(wrong).reshape(array.shape), why)
+    return array
+
+
+def _whole(array: np.ndarray, wanted: np.dtype) -> np.ndarray:
+    limits = np.iinfo(wanted)
+    if array.size and (int(array.min()) < limits.min or int(array.max()) > limits.max):
+        exact = array.astype(object)
+        raise _Misfit(exact, (exact < int(limits.min)) | (exact > int(limits.max)), f"is not from {limits.min} to {limits.max}")
     return array.astype(wanted)
+
+
+def _float(array: np.ndarray, wanted: np.dtype) -> np.ndarray:
+    most = float(np.finfo(wanted).max)
+    if array.dtype == object:  # Python's whole numbers may be larger than any float.
+        huge = np.array([abs(element) > most for element in array.ravel().tolist()]).reshape(array.shape)
+        if huge.any():
+            raise _Misfit(array, huge, f"is not from {-most:g} to {most:g}")
+    with np.errstate(over="ignore"):
+        converted = array.astype(wanted)
+    lost = np.isinf(converted) & ~np.isinf(array.astype(np.float64))
+    if lost.any():
+        raise _Misfit(array, lost, f"is not from {-most:g} to {most:g}")
+    return converted
 
 
 def _reshaped(entry: Mapping[str, Any]) -> Any:
@@ -177,10 +263,6 @@ def _text(element: bytes) -> Any:
         return element.decode()
     except UnicodeDecodeError:
         return {"bytes": len(element)}
-
-
-def _example(array: np.ndarray) -> Any:
-    return array.ravel()[0].item() if array.dtype != object else array.ravel()[0]
 
 
 def _elements(shape: list[int]) -> int:
