@@ -1,4 +1,4 @@
-"""The command ``despina``. All but ``up`` and ``down`` talk to a server over its public routes; ``DESPINA_URL`` names it.
+"""The command despina. All but up and down talk to a server over its public routes; DESPINA_URL names it.
 
 Exit codes: 0 done; 1 refused or failed, with the reason on standard error; 2 wrong usage, or no server there.
 """
@@ -7,19 +7,30 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functions.errors import Conflict, DeadlineExceeded, DespinaError, InvalidRequest, NotFound
-from functions.names import LIVE
-from gateway import tables
+from functions.errors import (
+    AuthorError,
+    CapacityError,
+    Conflict,
+    DeadlineExceeded,
+    DespinaError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+)
+from functions.names import LIVE, parse_ref
+from gateway import outcomes, tables
 from gateway.client import Client, ServerUnreachable
 from gateway.diff import differences
 from gateway.place import owner_of
@@ -40,11 +51,25 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Wait = Annotated[float, typer.Option("--wait", min=0, max=3600, help="Seconds that the target has to answer its warm-up.")]
 DependentsOption = Annotated[Dependents, typer.Option("--dependents", help="What becomes of functions that follow this one.")]
 URL = "http://127.0.0.1:8000"
+DATA = "default: $XDG_STATE_HOME/despina, or ~/.local/state/despina."
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        tables.say(f"despina {version_of('despina')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")] = False,
+) -> None:
+    """What holds for all commands."""
 
 
 @app.command()
 def up(
-    data: Annotated[Path | None, typer.Option(help="Directory that holds everything; default: the user's state directory.")] = None,
+    data: Annotated[Path | None, typer.Option(help=f"Directory that holds everything; {DATA}")] = None,
     store: Annotated[str | None, typer.Option(help="URL of the store; default: file:// in the data directory.")] = None,
     board: Annotated[str | None, typer.Option(help="redis:// URL of the board; default: a server of its own.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")] = None,
@@ -71,40 +96,31 @@ def up(
     }
     try:
         settings = settings_of.load(options)
+        bundles = deploying.read(deploy or [])
     except DespinaError as error:
         sys.stderr.write(f"despina up: {error}\n")
         raise typer.Exit(2) from None
     token = settings.admin_token.get_secret_value() if settings.admin_token else None
 
-    def deploy_all(url: str, paths: Sequence[Path]) -> None:
+    def deploy_all(url: str, _paths: Sequence[Path]) -> None:
         with Client(url, token, settings.tls_cert) as client:
-            bundles = deploying.read(paths)
             result = deploying.deploy(client, bundles, Quiet(), tag=LIVE, promote=True, dependents=Dependents.MOVE, wait_s=WAIT_S)
-            _succeed(result["promotion"])
+            _succeed(result)
 
     raise typer.Exit(platform.run(settings, deploy or [], deploy_all))
 
 
 @app.command()
 def down(
-    data: Annotated[Path | None, typer.Option(help="The data directory it was started with.")] = None, as_json: AsJson = False
+    data: Annotated[Path | None, typer.Option(help=f"The data directory it was started with; {DATA}")] = None, as_json: AsJson = False
 ) -> None:
     """Stop the platform that owns a data directory, and wait until it is gone."""
     from gateway import settings as settings_of
 
     data = data or settings_of.load({}).data
     with _exits():
-        pid = owner_of(data)
-        os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + GONE_S
-        while time.monotonic() < deadline:
-            try:
-                owner_of(data)
-            except NotFound:
-                _print(as_json, {"stopped": pid}, lambda: tables.out.print(f"stopped (pid {pid})"))
-                return
-            time.sleep(0.05)
-        raise DeadlineExceeded(f"pid {pid} has not stopped within {GONE_S:g} s; see its logs, or kill -9 it")
+        pid = _stop(data)
+        _print(as_json, {"stopped": pid}, lambda: tables.say(f"stopped (pid {pid})"))
 
 
 @app.command()
@@ -126,7 +142,7 @@ def deploy(
         result = deploying.deploy(client, bundles, watcher, tag=tag, promote=promote, dependents=dependents, wait_s=wait)
         watcher.end()
         _print(as_json, result, lambda: tables.deployed(result))
-        _succeed(result["promotion"])
+        _succeed(result)
 
 
 @app.command()
@@ -136,7 +152,9 @@ def invoke(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="A file with a v2 request or {input: value}; - for standard input.")
     ] = None,
-    inputs: Annotated[list[str] | None, typer.Option("--input", help="NAME=VALUE; VALUE is JSON, @file of JSON, or a string.")] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", help="NAME=VALUE; VALUE is JSON, @file of JSON, or a string for BYTES.")
+    ] = None,
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the answer.")] = 300.0,
     as_json: Annotated[bool, typer.Option("--as-json", help="Print JSON, as is done where the output is no terminal.")] = False,
     url: Url = URL,
@@ -149,7 +167,11 @@ def invoke(
             raise typer.BadParameter("--image, --json and --input exclude each other")
         function, _, selector = name.partition("@")
         metadata = client.metadata(function, selector or None)
-        body, header_length = invoking.encode(_inputs(metadata, image, json_file, inputs), metadata)
+        tensors = _inputs(metadata, image, json_file, inputs)
+        size = invoking.batch(tensors, metadata)
+        if size > 1:
+            invoking.check_batch(size, client.config(function, selector or None))
+        body, header_length = invoking.encode(tensors, metadata)
         response = client.infer(function, selector or None, body, header_length, timeout)
         length = response.headers.get("Inference-Header-Content-Length")
         reply = invoking.decode(response.content, None if length is None else int(length))
@@ -167,10 +189,10 @@ def list_functions(url: Url = URL, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(name: str, url: Url = URL, as_json: AsJson = False) -> None:
-    """Show a function: its versions, tags, scale and replicas."""
+    """Show a function: inputs, outputs, versions, tags and their last moves, scale and replicas."""
     with _exits(), _client(url) as client:
-        found, replicas = client.function(name), client.replicas(name)
-        _print(as_json, {**found, "replicas": replicas}, lambda: tables.function(found, replicas))
+        page = _page(client, name)
+        _print(as_json, page, lambda: tables.function(page))
 
 
 @app.command()
@@ -193,7 +215,7 @@ def diff(
 def tag(
     name: str,
     tag: Annotated[str, typer.Argument()],
-    version: Annotated[int, typer.Argument(min=1)],
+    version: Annotated[str, typer.Argument(help="A version or a tag.")],
     dependents: DependentsOption = Dependents.MOVE,
     wait: Wait = WAIT_S,
     url: Url = URL,
@@ -201,7 +223,10 @@ def tag(
 ) -> None:
     """Point a tag at a version, once that has answered its warm-up."""
     with _exits(), _client(url) as client:
-        _moved(as_json, client.move(name, tag, version, dependents, wait))
+        number = _number(version, client.function(name)["tags"])
+        with _moving(client, name, tag) as before:
+            moved = client.move(name, tag, number, dependents, wait)
+        _print(as_json, {**moved, "before": before}, lambda: tables.moved({**moved, "before": before}))
 
 
 @app.command()
@@ -217,7 +242,22 @@ def rollback(
     """Point a tag back, and hold it there until it is moved by hand."""
     with _exits(), _client(url) as client:
         target = int(to) if to is not None and to.isascii() and to.isdigit() else to
-        _moved(as_json, client.rollback(name, target, tag, dependents, wait))
+        with _moving(client, name, tag) as before:
+            moved = client.rollback(name, target, tag, dependents, wait)
+        _print(as_json, {**moved, "before": before}, lambda: tables.moved({**moved, "before": before}))
+
+
+@app.command()
+def rm(
+    version: Annotated[str, typer.Argument(metavar="NAME@V", help="The version.")],
+    url: Url = URL,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a version that no tag and no other version needs."""
+    with _exits(), _client(url) as client:
+        ref = parse_ref(version)
+        deleted = client.delete_version(*ref)
+        _print(as_json, deleted, lambda: tables.say(f"{ref} is deleted"))
 
 
 @app.command()
@@ -243,7 +283,7 @@ def scale(
             client.put_scale(name, {**client.scale(name), **given})
         found = client.scale(name)
         words = ", ".join(f"{key} = {value}" for key, value in found.items()) or "the versions' own"
-        _print(as_json, found, lambda: tables.out.print(f"{name}: {words}"))
+        _print(as_json, found, lambda: tables.say(f"{name}: {words}"))
 
 
 @app.command()
@@ -257,7 +297,8 @@ def logs(
     """Show what a version's replicas wrote last."""
     with _exits(), _client(url) as client:
         found = client.logs(name, version, lines)
-        _print(as_json, found, lambda: sys.stdout.writelines(f"{line}\n" for line in found["lines"]))
+        shown = tables.plain if sys.stdout.isatty() else str
+        _print(as_json, found, lambda: sys.stdout.writelines(f"{shown(line)}\n" for line in found["lines"]))
 
 
 def main() -> None:
@@ -275,11 +316,58 @@ def _exits() -> Iterator[None]:
     try:
         yield
     except DespinaError as error:
-        sys.stderr.write(f"despina: {error}\n")
+        hint = "; set DESPINA_ADMIN_TOKEN to the server's token" if isinstance(error, Unauthorized) else ""
+        sys.stderr.write(f"despina: {tables.plain(error)}{hint}\n")
         raise typer.Exit(1) from None
     except ServerUnreachable as error:
-        sys.stderr.write(f"despina: {error}\n")
+        sys.stderr.write(f"despina: {tables.plain(error)}\n")
         raise typer.Exit(2) from None
+
+
+def _stop(data: Path) -> int:
+    """The pid of the platform that was ended and is gone, lock and process. Raises NotFound, Forbidden, DeadlineExceeded."""
+    pid = owner_of(data)
+    try:
+        process = os.pidfd_open(pid)  # From here on the number cannot come to mean another process.
+    except ProcessLookupError:
+        raise NotFound(f"no despina up runs on {data}") from None
+    try:
+        if owner_of(data) != pid:
+            raise NotFound(f"no despina up runs on {data}")
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        if not select.select([process], [], [], GONE_S)[0]:
+            raise DeadlineExceeded(f"pid {pid} has not stopped within {GONE_S:g} s; see its logs, or kill -9 it")
+    except PermissionError:
+        raise Forbidden(f"the despina up of {data} (pid {pid}) is another user's") from None
+    finally:
+        os.close(process)
+    return pid
+
+
+@contextmanager
+def _moving(client: Client, name: str, tag: str) -> Iterator[int | None]:
+    """Where the tag points before it is moved; what then refuses the move is told with that it is still there."""
+    before = client.pointed(name, tag)
+    try:
+        yield before
+    except (AuthorError, CapacityError, Conflict) as error:
+        raise type(error)(f"{outcomes.moved(name, tag, before, before)}: {error}") from None
+
+
+def _page(client: Client, name: str) -> dict[str, Any]:
+    """All that is shown of a function; inputs, outputs and the scale are those of what live points at, or else of the newest version."""
+    found = client.function(name)
+    shown = found["tags"][LIVE]["version"] if LIVE in found["tags"] else found["versions"][0]["version"]
+    metadata, record = client.metadata(name, str(shown)), client.version(name, shown)
+    return {
+        **found,
+        "shown": shown,
+        "inputs": metadata["inputs"],
+        "outputs": metadata["outputs"],
+        "effective_scale": {**record["manifest"]["scale"], **found["scale"]},
+        "history": client.history(name),
+        "replicas": client.replicas(name),
+    }
 
 
 def _inputs(metadata: Mapping[str, Any], image: Path | None, json_file: Path | None, inputs: Sequence[str] | None) -> list[Tensor]:
@@ -289,12 +377,8 @@ def _inputs(metadata: Mapping[str, Any], image: Path | None, json_file: Path | N
         return invoking.from_image(metadata, _read(image))
     if json_file is not None:
         data = sys.stdin.buffer.read() if str(json_file) == "-" else _read(json_file)
-        try:
-            request = json.loads(data)
-        except ValueError as error:
-            raise InvalidRequest(f"{json_file} is not JSON: {error}") from None
-        return invoking.from_request(metadata, request)
-    return invoking.from_values(metadata, dict(invoking.typed(text) for text in inputs or ()))
+        return invoking.from_request(metadata, invoking.parsed(data, str(json_file)))
+    return invoking.from_typed(metadata, inputs or ())
 
 
 def _read(path: Path) -> bytes:
@@ -320,16 +404,7 @@ def _print(as_json: bool, value: Any, shown: Callable[[], object]) -> None:
         shown()
 
 
-def _moved(as_json: bool, moved: Mapping[str, Any]) -> None:
-    def shown() -> None:
-        tables.out.print(f"{moved['name']} {moved['tag']} @ {moved['version']}")
-        tables.promotion(moved["promotion"])
-
-    _print(as_json, moved, shown)
-    _succeed(moved["promotion"])
-
-
-def _succeed(promotion: Mapping[str, Any]) -> None:
-    """Raises Conflict when a tag should have moved and did not."""
-    if promotion["state"] not in ("moved", "skipped"):
-        raise Conflict(f"the tag has not moved: {promotion['reason']}")
+def _succeed(result: Mapping[str, Any]) -> None:
+    """Raises Conflict when the tags of a deploy should have moved and did not."""
+    if result["promotion"]["state"] not in ("moved", "skipped"):
+        raise Conflict(outcomes.refused(result))

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import httpx
 
-from functions.errors import DespinaError, tree
+from functions.errors import DespinaError, NotFound, tree
+from functions.names import function_name
 from functions.records import File
 from workers.fleet.promotion import Dependents
 
@@ -22,6 +23,7 @@ INSPECT_S = 180.0
 """How long one may take that waits for a bundle to be inspected and recorded."""
 SLACK_S = 30.0
 """So much longer than what a request itself may wait does the client."""
+_UNTRUSTED = "set DESPINA_CA_FILE to a PEM file with the certificate of the server, or of who signed it"
 _KINDS = {kind.code: kind for kind in tree()}
 
 
@@ -36,7 +38,8 @@ class Progress(Protocol):
 
 
 class Client:
-    """One server. Every method raises the DespinaError that the server answered, or ServerUnreachable."""
+    """One server. Every method raises the DespinaError that the server answered, InvalidRequest for what is no function name, or
+    ServerUnreachable."""
 
     def __init__(self, url: str, token: str | None = None, ca: Path | None = None) -> None:
         """``ca`` is a PEM file with the certificates to trust for https, instead of the system's; whom they name is not checked
@@ -58,19 +61,42 @@ class Client:
         return list(self._json("GET", "/v1/functions")["functions"])
 
     def function(self, name: str) -> dict[str, Any]:
-        return self._json("GET", f"/v1/functions/{_part(name)}")
+        return self._json("GET", f"/v1/functions/{_name(name)}")
 
     def version(self, name: str, version: int) -> dict[str, Any]:
-        return self._json("GET", f"/v1/functions/{_part(name)}/versions/{version}")
+        return self._json("GET", f"/v1/functions/{_name(name)}/versions/{version}")
 
     def replicas(self, name: str) -> list[dict[str, Any]]:
-        return list(self._json("GET", f"/v1/functions/{_part(name)}/replicas")["replicas"])
+        return list(self._json("GET", f"/v1/functions/{_name(name)}/replicas")["replicas"])
 
     def logs(self, name: str, version: str | None, lines: int) -> dict[str, Any]:
-        return self._json("GET", f"/v1/functions/{_part(name)}/logs", params=_given(version=version, lines=lines))
+        return self._json("GET", f"/v1/functions/{_name(name)}/logs", params=_given(version=version, lines=lines))
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """All moves of its tags, the newest first."""
+        return list(self._json("GET", f"/v1/functions/{_name(name)}/history")["history"])
+
+    def tag(self, name: str, tag: str) -> dict[str, Any]:
+        return self._json("GET", f"/v1/functions/{_name(name)}/tags/{_part(tag)}")
+
+    def pointed(self, name: str, tag: str) -> int | None:
+        """The version a tag points at; None where there is no such tag."""
+        try:
+            return int(self.tag(name, tag)["version"])
+        except NotFound:
+            return None
 
     def metadata(self, name: str, selector: str | None = None) -> dict[str, Any]:
-        return self._json("GET", _model(name, selector))
+        """Names, types and shapes. Raises NotFound that says what there is not: the function, the version or the tag."""
+        try:
+            return self._json("GET", _model(name, selector))
+        except NotFound:
+            if selector is not None and not selector.isdigit():
+                self.tag(name, selector)
+            raise
+
+    def config(self, name: str, selector: str | None = None) -> dict[str, Any]:
+        return self._json("GET", f"{_model(name, selector)}/config")
 
     # Publishing
 
@@ -87,7 +113,10 @@ class Client:
         """Record a version from blobs that the server has; no tag moves. ``with_`` are the versions of callees to lock."""
         query = {"promote": "false", "with": ",".join(f"{callee}@{version}" for callee, version in with_.items())}
         body = {"files": {path: list(file) for path, file in files.items()}}
-        return self._json("POST", f"/v1/functions/{_part(name)}/versions", params=query, json=body, timeout=INSPECT_S)
+        return self._json("POST", f"/v1/functions/{_name(name)}/versions", params=query, json=body, timeout=INSPECT_S)
+
+    def delete_version(self, name: str, version: int) -> dict[str, Any]:
+        return self._json("DELETE", f"/v1/functions/{_name(name)}/versions/{version}")
 
     def release(self, moves: Mapping[str, int], tag: str, dependents: Dependents, wait_s: float) -> dict[str, Any]:
         """Move one tag of several functions together."""
@@ -96,22 +125,22 @@ class Client:
 
     def move(self, name: str, tag: str, version: int, dependents: Dependents, wait_s: float) -> dict[str, Any]:
         query = {"dependents": dependents, "wait": wait_s}
-        path = f"/v1/functions/{_part(name)}/tags/{_part(tag)}"
+        path = f"/v1/functions/{_name(name)}/tags/{_part(tag)}"
         return self._json("PUT", path, params=query, json={"version": version}, timeout=wait_s + SLACK_S)
 
     def rollback(self, name: str, to: int | str | None, tag: str, dependents: Dependents, wait_s: float) -> dict[str, Any]:
         query = {"dependents": dependents, "wait": wait_s}
-        path = f"/v1/functions/{_part(name)}/rollback"
+        path = f"/v1/functions/{_name(name)}/rollback"
         return self._json("POST", path, params=query, json={**_given(to=to), "tag": tag}, timeout=wait_s + SLACK_S)
 
     def scale(self, name: str) -> dict[str, Any]:
-        return self._json("GET", f"/v1/functions/{_part(name)}/scale")
+        return self._json("GET", f"/v1/functions/{_name(name)}/scale")
 
     def put_scale(self, name: str, scale: Mapping[str, Any]) -> dict[str, Any]:
-        return self._json("PUT", f"/v1/functions/{_part(name)}/scale", json=dict(scale))
+        return self._json("PUT", f"/v1/functions/{_name(name)}/scale", json=dict(scale))
 
     def clear_scale(self, name: str) -> dict[str, Any]:
-        return self._json("DELETE", f"/v1/functions/{_part(name)}/scale")
+        return self._json("DELETE", f"/v1/functions/{_name(name)}/scale")
 
     # Calling
 
@@ -133,7 +162,8 @@ class Client:
         try:
             response = self._http.request(method, path, **options)
         except httpx.HTTPError as error:
-            raise ServerUnreachable(f"no answer from {self.url}: {error or type(error).__name__}") from None
+            hint = f"; {_UNTRUSTED}" if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
+            raise ServerUnreachable(f"no answer from {self.url}: {error or type(error).__name__}{hint}") from None
         if response.is_success:
             return response
         raise _error(response)
@@ -163,12 +193,17 @@ def _pieces(file: BinaryIO, progress: Progress) -> Iterator[bytes]:
         progress(len(piece))
 
 
+def _name(text: str) -> str:
+    """A function's name as part of a path. Raises InvalidRequest for what is none: a server would answer of the path instead."""
+    return _part(function_name(text))
+
+
 def _part(text: str) -> str:
     return quote(text, safe="")
 
 
 def _model(name: str, selector: str | None) -> str:
-    path = f"/v2/models/{_part(name)}"
+    path = f"/v2/models/{_name(name)}"
     return path if selector is None else f"{path}/versions/{_part(selector)}"
 
 

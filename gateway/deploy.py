@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from functions.bundle import CONFIG, MANIFEST, scan, sources
 from functions.calls import declared_calls
 from functions.config import checks, text
-from functions.errors import BundleRefused, InvalidRequest
+from functions.errors import BundleRefused, DespinaError, InvalidRequest
 from functions.manifest import parse as parse_manifest
 from functions.names import function_name
 from functions.records import File
@@ -60,7 +60,8 @@ def deploy(
 ) -> dict[str, Any]:
     """Record all, then move the tag of all by one release; what the server said of each, and of the release.
 
-    ``{"versions": […], "promotion": {state, reason, dependents}}``; without ``promote`` no tag moves."""
+    ``{"versions": […], "tag": …, "tags": {name: {"before": 1, "after": 2}}, "promotion": {state, reason, dependents}}``. Without
+    ``promote`` no tag moves; a release that is refused is a promotion of state ``failed``, since what is recorded stays."""
     recorded: dict[str, int] = {}
     versions = []
     for bundle in bundles:
@@ -71,8 +72,17 @@ def deploy(
         versions.append(version)
         watcher.recorded(version)
     if not promote:
-        return {"versions": versions, "promotion": Promotion(Outcome.SKIPPED, "it was not asked to be promoted").to_json()}
-    return {"versions": versions, **client.release(recorded, tag, dependents, wait_s)}
+        skipped = Promotion(Outcome.SKIPPED, "it was not asked to be promoted").to_json()
+        return {"versions": versions, "tag": tag, "tags": {}, "promotion": skipped}
+    before = {name: client.pointed(name, tag) for name in recorded}
+    after: dict[str, int | None] = dict(recorded)
+    try:
+        released = client.release(recorded, tag, dependents, wait_s)
+    except DespinaError as error:
+        after = {name: client.pointed(name, tag) for name in recorded}
+        released = {"promotion": Promotion(Outcome.FAILED, str(error)).to_json()}
+    tags = {name: {"before": before[name], "after": after[name]} for name in recorded}
+    return {**released, "versions": versions, "tag": tag, "tags": tags}
 
 
 def _send(client: Client, bundle: Bundle, watcher: Watcher) -> None:

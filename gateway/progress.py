@@ -51,6 +51,6 @@ def watching(quietly: bool) -> Iterator[Quiet]:
     if quietly or not sys.stderr.isatty():
         yield Quiet()
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
     with Progress(*columns, console=tables.err) as progress:
         yield Bars(progress)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from functions.errors import BundleRefused, InvalidRequest
+from functions.errors import BundleRefused, InvalidRequest, StartFailed
 from functions.records import File
 from gateway import deploy
 from workers.fleet.promotion import Dependents
@@ -35,6 +35,8 @@ class FakeServer:
         self.sent: list[str] = []
         self.recorded: list[tuple[str, dict[str, int]]] = []
         self.releases: list[tuple[dict[str, int], str]] = []
+        self.tags: dict[str, int] = {}
+        self.broken = False
 
     def missing(self, sizes: dict[str, int]) -> list[str]:
         return sorted(sizes.keys() - self.known)
@@ -49,8 +51,14 @@ class FakeServer:
         return {"name": name, "version": 10 + len(self.recorded)}
 
     def release(self, moves: dict[str, int], tag: str, dependents: Dependents, wait_s: float) -> dict[str, Any]:
+        if self.broken:
+            raise StartFailed("no weights")
         self.releases.append((moves, tag))
-        return {"release": "r", "promotion": {"state": "promoted", "reason": "", "dependents": []}}
+        self.tags |= moves
+        return {"release": "r", "promotion": {"state": "moved", "reason": "", "dependents": []}}
+
+    def pointed(self, name: str, tag: str) -> int | None:
+        return self.tags.get(name)
 
 
 class Counting:
@@ -96,6 +104,24 @@ def test_nothing_moves_without_promotion(tmp_path: Path) -> None:
     result = run(server, [bundle(tmp_path, "f")], promote=False)
 
     assert ([], "skipped") == (server.releases, result["promotion"]["state"])
+
+
+def test_where_a_tag_was_and_is_comes_with_the_result(tmp_path: Path) -> None:
+    path, server = bundle(tmp_path, "f"), FakeServer(set())
+
+    assert [{"f": {"before": None, "after": 11}}, {"f": {"before": 11, "after": 12}}] == [run(server, [path])["tags"] for _ in range(2)]
+
+
+def test_a_release_that_is_refused_is_told_beside_what_is_recorded(tmp_path: Path) -> None:
+    server = FakeServer(set())
+    server.broken = True
+    result = run(server, [bundle(tmp_path, "f")])
+
+    assert ("failed", "no weights") == (result["promotion"]["state"], result["promotion"]["reason"])
+    assert ([("f", 11)], {"f": {"before": None, "after": None}}) == (
+        [(version["name"], version["version"]) for version in result["versions"]],
+        result["tags"],
+    )
 
 
 def test_bundles_that_call_each_other_are_refused(tmp_path: Path) -> None:

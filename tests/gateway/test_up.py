@@ -22,6 +22,7 @@ CONFIG = (
     'backend: "python"\nmax_batch_size: 8\n'
     'input [{ name: "X", data_type: TYPE_FP32, dims: [2] }]\noutput [{ name: "Y", data_type: TYPE_FP32, dims: [2] }]\n'
 )
+TOKEN = "a token of the tests"
 MODEL = """
 import triton_python_backend_utils as pb_utils
 
@@ -60,6 +61,17 @@ def test_a_data_directory_that_cannot_be_used_is_refused(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
 
     assert "cannot be used" in refused("--data", str(tmp_path / "file" / "d"))
+
+
+def test_a_bundle_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    assert "nowhere is not a directory" in refused("--data", str(tmp_path / "d"), "--deploy", str(tmp_path / "nowhere"))
+    assert not (tmp_path / "d").exists()
+
+
+def test_the_version_and_the_help_are_shown_without_markup() -> None:
+    assert "despina 0." in run("--version").stdout
+    assert "`" not in run("--help").stdout
+    assert ".local/state/despina" in run("up", "--help", COLUMNS="200").stdout
 
 
 def test_a_second_platform_on_the_same_data_is_refused(tmp_path: Path) -> None:
@@ -104,6 +116,7 @@ class Up:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                env={**os.environ, "DESPINA_ADMIN_TOKEN": TOKEN},
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -112,10 +125,18 @@ class Up:
         self.url = line.split()[1].removeprefix("http=")
 
     def command(self, *arguments: str, code: int = 0) -> Any:
-        done = run(*arguments, DESPINA_URL=self.url)
+        """The JSON that a command prints, or what it says when it fails."""
+        done = run(*arguments, DESPINA_URL=self.url, DESPINA_ADMIN_TOKEN=TOKEN)
 
         assert code == done.returncode, done.stderr
         return json.loads(done.stdout) if code == 0 else done.stderr
+
+    def said(self, *arguments: str) -> str:
+        """What a command shows to people."""
+        done = run(*arguments, DESPINA_URL=self.url, DESPINA_ADMIN_TOKEN=TOKEN)
+
+        assert 0 == done.returncode, done.stderr
+        return done.stdout
 
 
 def bundle(root: Path, name: str, factor: int) -> Path:
@@ -163,7 +184,61 @@ def test_a_function_lives_its_life_on_the_command_line(up: Up) -> None:
     assert "double" == up.command("show", "double", "--json")["name"]
     assert up.command("logs", "double", "--json")["lines"]
     assert "has no tag" in up.command("rollback", "double", "--to", "never", code=1)
-    assert "weights" in up.command("deploy", str(_broken(up.root)), code=1)
+    failed = up.command("deploy", str(_broken(up.root)), code=1)
+
+    assert "broken@1 is recorded but not promoted; broken has no tag 'live' yet: " in failed
+    assert "no weights" in failed
+    assert "no weights" in up.command("tag", "broken", "new", "1", code=1)
+    assert "no weights" in up.command("show", "broken", "--json")["failures"][0]["reason"]
+
+
+@pytest.mark.flow
+@pytest.mark.timeout(300)
+def test_people_are_told_what_moved_and_what_a_function_takes(up: Up) -> None:
+    named = bundle(up.root, "triple", 3)
+
+    assert "triple live: new → 1" in up.said("deploy", str(named))
+    assert "triple live stays at 1" in up.said("deploy", str(named))
+
+    bundle(up.root, "triple", 4)
+
+    assert "triple live: 1 → 2" in up.said("deploy", str(named))
+    assert "triple live: 2 → 1" in up.said("rollback", "triple")
+    assert "triple canary: new → 1" in up.said("tag", "triple", "canary", "live")
+
+    page = up.said("show", "triple")
+
+    assert ["output", "Y", "FP32", "[-1, 2]"] in [" ".join(line.split()).split(maxsplit=3) for line in page.splitlines()]
+    assert "scale: min = 0, max = -, target = -, idle_s = 60.0" in page
+    moves = [line.split() for line in page.splitlines() if " rollback" in line or " promote" in line or " set" in line]
+
+    assert [["canary", "1"], ["live", "1"], ["live", "2"], ["live", "1"]] == [words[:2] for words in moves]
+    assert "triple@2 is deleted" in up.said("rm", "triple@2")
+    assert "has no tag 'prod'" in up.command("invoke", "triple@prod", "--input", "X=[1, 2]", code=1)
+    assert "is not a function name" in up.command("invoke", "a/b", "--input", "X=[1, 2]", code=1)
+    assert "triple takes at most 8" in up.command("invoke", "triple", "--input", f"X={[[1, 2]] * 9}", code=1)
+
+
+@pytest.mark.flow
+@pytest.mark.timeout(300)
+def test_without_the_token_nothing_moves_no_log_is_read_and_how_to_set_it_is_said(up: Up) -> None:
+    for arguments in (("tag", "double", "live", "1"), ("logs", "double")):
+        done = run(*arguments, DESPINA_URL=up.url)
+
+        assert 1 == done.returncode
+        assert "set DESPINA_ADMIN_TOKEN to the server's token" in done.stderr
+
+
+@pytest.mark.flow
+@pytest.mark.timeout(300)
+def test_no_argument_of_a_process_holds_a_token(up: Up) -> None:
+    pids = mentioning(str(up.data))
+    arguments = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
+
+    assert {b"workers.node.main", b"gateway.main", b"workers.fleet.controller"} <= {
+        argument for line in arguments for argument in line.split(b"\0")
+    }
+    assert not [line for line in arguments if b"token" in line or TOKEN.encode() in line]
 
 
 @pytest.mark.flow
