@@ -190,3 +190,64 @@ def test_the_platform_outlives_its_node(tmp_path: Path, bundles: Path) -> None:
         os.kill(node, signal.SIGKILL)
         eventually(lambda: not alive(replica), "the dead node's replicas gone", 10)
         eventually(lambda: platform.request("POST", "/v2/models/identity/infer", BODY).status == 200, "an answer from the new node", 30)
+
+
+def test_a_killed_guard_is_replaced_and_the_new_one_does_its_work(tmp_path: Path, bundles: Path) -> None:
+    """Nobody noticed a killed guard, so that the next death of the parent left eight processes serving on the port."""
+    platform = Platform.start(tmp_path / "data")
+    try:
+        platform.upload(make.identity(bundles)).expect(201)
+        mine = set(_children(platform.process.pid))
+        guard = next(pid for pid in mine if b"workers.node.guard" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(guard, signal.SIGKILL)
+        eventually(lambda: _guards(platform) - {guard}, "another guard", 15)
+        tree = platform.processes()
+        platform.process.kill()
+        platform.process.wait(10)
+        eventually(lambda: not any(alive(pid) for pid in tree), "every process gone", 15)
+    finally:
+        platform.stop()
+
+
+def test_a_second_signal_ends_a_hung_call_at_once(tmp_path: Path, bundles: Path) -> None:
+    started = tmp_path / "started"
+    bundle = make.python(
+        bundles,
+        "endless",
+        "input [{ name: 'X', data_type: TYPE_INT32, dims: [1] }]\noutput [{ name: 'Y', data_type: TYPE_INT32, dims: [1] }]",
+        """
+        import time
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                open(STARTED, "w").close()
+                time.sleep(1000)
+        """.replace("STARTED", repr(str(started))),
+    )
+    platform = Platform.start(tmp_path / "data")
+    try:
+        platform.upload(bundle).expect(201)
+        tree = platform.processes()
+        connection = platform.connection()
+        connection.request("POST", "/v2/models/endless/infer", b'{"inputs":[{"name":"X","datatype":"INT32","shape":[1],"data":[7]}]}')
+        eventually(started.exists, "the call runs", 10)
+        platform.process.send_signal(signal.SIGINT)
+        eventually(lambda: "a second signal ends them now" in platform.stderr(), "it says what it waits for", 10)
+        begun = time.monotonic()
+        platform.process.send_signal(signal.SIGINT)
+
+        assert platform.process.wait(20) == 0
+        assert time.monotonic() - begun < 15
+
+        connection.close()
+        eventually(lambda: not any(alive(pid) for pid in tree), "every process gone", 10)
+    finally:
+        platform.stop()
+
+
+def _children(parent: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+def _guards(platform: Platform) -> set[int]:
+    return {pid for pid in _children(platform.process.pid) if b"workers.node.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()}
