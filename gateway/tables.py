@@ -53,7 +53,7 @@ def function(page: Mapping[str, Any]) -> None:
     words = ", ".join(f"{key} = {'-' if value is None else value}" for key, value in own.items() if key != "snapshot")
     say(f"scale: {words}" + (f" (overridden: {', '.join(override)})" if override else ""))
     moves = [
-        (move["tag"], move["version"], move["at"], move["by"], move["reason"], "held" if move["held"] else "")
+        (move["tag"], move["version"], _time(move["at"]), move["by"], move["reason"], "held" if move["held"] else "")
         for move in page["history"][:_MOVES]
     ]
     _table(("tag", "moved to", "at", "by", "reason", ""), moves)
@@ -81,7 +81,7 @@ def moved(move: Mapping[str, Any]) -> None:
     """One move of one tag, with where it was before."""
     say(outcomes.moved(move["name"], move["tag"], move["before"], move["version"]))
     if move["held"]:
-        say(f"it is held there until it is moved by hand: despina tag {move['name']} {move['tag']} VERSION")
+        say(f"held there until it is moved by hand: despina tag {move['name']} {move['tag']} {move['before']}")
     dependents(move["promotion"], move["tag"])
 
 
@@ -125,7 +125,7 @@ def size(bytes_: int) -> str:
 
 def _version(version: Mapping[str, Any]) -> tuple[object, ...]:
     calls = ", ".join(f"{callee}@{number}" for callee, number in version["lock"].items())
-    told = (version["version"], ", ".join(version["tags"]), version["origin"], version["created"], version["by"])
+    told = (version["version"], ", ".join(version["tags"]), version["origin"], _time(version["created"]), version["by"])
     return (*told, size(version["size_bytes"]), calls)
 
 
@@ -133,6 +133,11 @@ def _replica(replica: Mapping[str, Any]) -> tuple[object, ...]:
     lane = f"{replica['lane'] + 1}/{replica['lanes']}"
     seconds = sum(replica["phases"].values())
     return (replica["id"], replica["version"], replica["state"], lane, replica["pid"], f"{seconds:.2f} s")
+
+
+def _time(text: str) -> str:
+    """``2026-11-30T20:54:12.453Z`` to the second, for a column."""
+    return f"{text[:10]} {text[11:19]}"
 
 
 def _value(value: Any) -> str:
