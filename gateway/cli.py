@@ -103,9 +103,12 @@ def up(
     token = settings.admin_token.get_secret_value() if settings.admin_token else None
 
     def deploy_all(url: str, _paths: Sequence[Path]) -> None:
-        with Client(url, token, settings.tls_cert) as client:
-            result = deploying.deploy(client, bundles, Quiet(), tag=LIVE, promote=True, dependents=Dependents.MOVE, wait_s=WAIT_S)
-            _succeed(result)
+        try:
+            with Client(url, token, settings.tls_cert) as client:
+                result = deploying.deploy(client, bundles, Quiet(), tag=LIVE, promote=True, dependents=Dependents.MOVE, wait_s=WAIT_S)
+        except ServerUnreachable as error:
+            raise CapacityError(str(error)) from None
+        _succeed(result)
 
     raise typer.Exit(platform.run(settings, deploy or [], deploy_all))
 

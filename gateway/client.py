@@ -70,7 +70,7 @@ class Client:
         return list(self._json("GET", f"/v1/functions/{_name(name)}/replicas")["replicas"])
 
     def logs(self, name: str, version: str | None, lines: int) -> dict[str, Any]:
-        return self._json("GET", f"/v1/functions/{_name(name)}/logs", params=_given(version=version, lines=lines))
+        return self._selected(name, version, f"/v1/functions/{_name(name)}/logs", params=_given(version=version, lines=lines))
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """All moves of its tags, the newest first."""
@@ -87,13 +87,8 @@ class Client:
             return None
 
     def metadata(self, name: str, selector: str | None = None) -> dict[str, Any]:
-        """Names, types and shapes. Raises NotFound that says what there is not: the function, the version or the tag."""
-        try:
-            return self._json("GET", _model(name, selector))
-        except NotFound:
-            if selector is not None and not selector.isdigit():
-                self.tag(name, selector)
-            raise
+        """Names, types and shapes."""
+        return self._selected(name, selector, _model(name, selector))
 
     def config(self, name: str, selector: str | None = None) -> dict[str, Any]:
         return self._json("GET", f"{_model(name, selector)}/config")
@@ -149,6 +144,15 @@ class Client:
         headers = {} if header_length is None else {"Inference-Header-Content-Length": str(header_length)}
         headers["Despina-Timeout-Us"] = str(round(timeout_s * 1e6))
         return self._send("POST", f"{_model(name, selector)}/infer", content=body, headers=headers, timeout=timeout_s + SLACK_S)
+
+    def _selected(self, name: str, selector: str | None, path: str, **options: Any) -> dict[str, Any]:
+        """Look at one version. Raises NotFound that says what there is not: the function, the version or the tag."""
+        try:
+            return self._json("GET", path, **options)
+        except NotFound:
+            if selector is not None and not selector.isdigit():
+                self.tag(name, selector)
+            raise
 
     def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         response = self._send(method, path, **options)

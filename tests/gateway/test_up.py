@@ -215,6 +215,7 @@ def test_people_are_told_what_moved_and_what_a_function_takes(up: Up) -> None:
     assert [["canary", "1"], ["live", "1"], ["live", "2"], ["live", "1"]] == [words[:2] for words in moves]
     assert "triple@2 is deleted" in up.said("rm", "triple@2")
     assert "has no tag 'prod'" in up.command("invoke", "triple@prod", "--input", "X=[1, 2]", code=1)
+    assert "has no tag 'prod'" in up.command("logs", "triple", "--version", "prod", code=1)
     assert "is not a function name" in up.command("invoke", "a/b", "--input", "X=[1, 2]", code=1)
     assert "triple takes at most 8" in up.command("invoke", "triple", "--input", f"X={[[1, 2]] * 9}", code=1)
 
