@@ -1,5 +1,7 @@
 """Decodes a picture and prepares it for the text detector."""
 
+import base64
+import binascii
 import json
 
 import cv2
@@ -30,10 +32,12 @@ class TritonPythonModel:
 
 
 def decode(encoded):
-    """Rows × columns × BGR, or None where the bytes are not a picture."""
+    """Rows × columns × BGR, or None where the bytes are not a picture. JSON has no raw bytes, so base64 text is a picture too."""
     try:
+        if encoded.isascii():
+            encoded = base64.b64decode(encoded, validate=True)
         return cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)
-    except cv2.error:  # empty, or larger than OpenCV agrees to decode
+    except (cv2.error, binascii.Error):  # empty, or larger than OpenCV agrees to decode; text that is not base64
         return None
 
 
