@@ -13,12 +13,12 @@ import logging
 import secrets
 import shutil
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from functions.bundle import Inspected
-from functions.errors import DespinaError, NotFound, PreconditionFailed
+from functions.errors import Conflict, DespinaError, NotFound, PreconditionFailed
 from functions.names import LIVE, Ref, tag_name
 from functions.records import VersionRecord
 from registry.relock import Relock
@@ -52,15 +52,23 @@ class _Request:
 
 
 class Rollout:
-    """Used on one loop. Two moves of one function wait for each other, also through several requests; ``inspect(source, name,
-    staging)`` is the throw-away process's word on a bundle."""
+    """Used on one loop; ``inspect(source, name, staging)`` is the throw-away process's word on a bundle.
+
+    Nobody waits for somebody else's target to become warm: a rollback is not held up by the promotion it puts an end to. The writes
+    of one function's tags wait for each other, and so do the re-locks that follow from them.
+    """
 
     def __init__(self, registry: Registry, nodes: Fleet, inspect: Inspect, staging: Path) -> None:
         self._registry = registry
         self._nodes = nodes
         self._inspect = inspect
         self._staging = staging
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._following: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._made = 0
+        """Requests made so far; each has its number."""
+        self._written: dict[tuple[str, str], int] = {}
+        """Function and tag → the number of the request that wrote it last."""
 
     async def publish(
         self,
@@ -113,28 +121,38 @@ class Rollout:
         """Point ``tag`` of each function in ``moves`` at its version, as one release; ``expect`` is the epoch that the tags must be at.
 
         A target that cannot be made ready within ``wait_s``, or (``require``) a dependent that cannot follow, ends it as ``failed``
-        with nothing moved. Dependents have ``wait_s`` of their own. Raises PreconditionFailed, NotFound, InvalidRequest, Conflict
-        and StoreUnreachable."""
+        with nothing moved. Dependents have ``wait_s`` of their own. Raises PreconditionFailed, NotFound, InvalidRequest,
+        StoreUnreachable, and Conflict, also when a request made later has moved a tag while this one's target was warmed."""
         request = _Request(tag, by, release, wait_s)
-        async with self._alone(moves):
-            await asyncio.to_thread(self._check, moves, tag, expect)
-            try:
-                await self._warm_targets(moves, request)
-            except DespinaError as error:
-                return Promotion(Outcome.FAILED, str(error), error=error)
-            ready: list[_Ready] = []
-            told: list[Dependent] = []
-            if dependents is Dependents.REQUIRE:
+        self._made = number = self._made + 1
+        await asyncio.to_thread(self._check, moves, tag, expect)
+        try:
+            await self._warm_targets(moves, request)
+        except DespinaError as error:
+            return Promotion(Outcome.FAILED, str(error), error=error)
+
+        async def write() -> None:
+            async with _all(self._writing, moves):
+                self._in_time(moves, tag, number)
+                for name, version in moves.items():
+                    await asyncio.to_thread(self._registry.move, name, tag, version, by, release, expect, held, reason)
+                    log.info("moved function=%s tag=%s version=%d by=%s release=%s reason=%s", name, tag, version, by, release, reason)
+                    self._written[name, tag] = number
+
+        if dependents is Dependents.REQUIRE:
+            async with _all(self._following, moves):
                 ready, told = await self._prepare(moves, request)
                 if told:
                     return Promotion(Outcome.FAILED, f"not all dependents can follow: {told[0].name}: {told[0].reason}", tuple(told))
-            for name, version in moves.items():
-                await asyncio.to_thread(self._registry.move, name, tag, version, by, release, expect, held, reason)
-                log.info("moved function=%s tag=%s version=%d by=%s release=%s reason=%s", name, tag, version, by, release, reason)
-            if dependents is Dependents.KEEP:
-                told = await self._kept(moves, tag)
-            elif dependents is Dependents.MOVE:
-                ready, told = await self._prepare(moves, request)
+                await write()
+                return Promotion(Outcome.MOVED, "", tuple([await self._follow(each, request) for each in ready]))
+        await write()
+        if dependents is Dependents.KEEP:
+            return Promotion(Outcome.MOVED, "", tuple(await self._kept(moves, tag)))
+        async with _all(self._following, moves):
+            # Whoever moved a target on meanwhile looks after its dependents: theirs is the newer word.
+            current = {name: version for name, version in moves.items() if self._at(name, tag) == version}
+            ready, told = await self._prepare(current, request) if current else ([], [])
             moved = [await self._follow(each, request) for each in ready]
             return Promotion(Outcome.MOVED, "", (*moved, *told))
 
@@ -158,13 +176,6 @@ class Rollout:
 
     # -- targets ------------------------------------------------------------------------------------------------------
 
-    @contextlib.asynccontextmanager
-    async def _alone(self, moves: Mapping[str, int]) -> AsyncIterator[None]:
-        async with contextlib.AsyncExitStack() as stack:
-            for name in sorted(moves):  # in one order, so that two releases cannot wait for each other
-                await stack.enter_async_context(self._locks[name])
-            yield
-
     def _check(self, moves: Mapping[str, int], tag: str, expect: int | None) -> None:
         """What would be refused in the end is refused before anything is warmed."""
         tag_name(tag)
@@ -174,6 +185,15 @@ class Rollout:
             epoch = self._epoch(name, tag)
             if expect is not None and expect != epoch:
                 raise PreconditionFailed(f"the tag '{tag}' of '{name}' is at epoch {epoch}, not {expect}")
+
+    def _in_time(self, moves: Mapping[str, int], tag: str, number: int) -> None:
+        """Raises Conflict for a request that was overtaken, while its target was warmed, by one that was made later."""
+        for name, version in moves.items():
+            if self._written.get((name, tag), 0) > number:
+                raise Conflict(
+                    f"the tag '{tag}' of '{name}' was moved to {self._at(name, tag)} by a later request while {version} was warmed; "
+                    f"move it again if {version} is still wanted"
+                )
 
     async def _warm_targets(self, moves: Mapping[str, int], request: _Request) -> None:
         warming = [self._warm(Ref(name, version), request.tag, request) for name, version in moves.items()]
@@ -248,6 +268,10 @@ class Rollout:
         steps = await asyncio.to_thread(self._registry.plan, moves, tag)
         return [Dependent(step.name, Outcome.STAYED, step.passed or "kept", step.base) for step in steps]
 
+    def _at(self, name: str, tag: str) -> int:
+        record = self._registry.catalog.kept(name).tags.get(tag)
+        return record.version if record is not None else 0
+
     def _epoch(self, name: str, tag: str) -> int:
         record = self._registry.catalog.kept(name).tags.get(tag)
         return record.epoch if record is not None else 0
@@ -255,6 +279,14 @@ class Rollout:
     def _tags(self, record: VersionRecord) -> tuple[str, ...]:
         tags = self._registry.catalog.tags(record.name)
         return tuple(sorted(tag for tag, points in tags.items() if record.version in points.versions))
+
+
+@contextlib.asynccontextmanager
+async def _all(locks: Mapping[str, asyncio.Lock], names: Iterable[str]) -> AsyncIterator[None]:
+    async with contextlib.AsyncExitStack() as stack:
+        for name in sorted(names):  # in one order, so that two releases cannot wait for each other
+            await stack.enter_async_context(locks[name])
+        yield
 
 
 def _stayed(step: Relock, failed: Mapping[str, str]) -> Dependent:

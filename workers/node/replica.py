@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from functions.errors import AuthorHung, DespinaError, InternalError, ReplicaDied, StartFailed
+from functions.errors import AuthorHung, DespinaError, NoCapacity, ReplicaDied, StartFailed
 from workers.node import birth as births
 from workers.node.birth import MARK, Birth
 from workers.node.messages import ReplicaEvent, State
@@ -113,7 +113,7 @@ class Replica:
         try:
             born = await self._fork(zygotes, log, self._loop.time() + min(self._place.start_s, _FORK_S))
         except (DespinaError, OSError) as error:
-            self._finish(error if isinstance(error, DespinaError) else InternalError(f"replica {self.id} could not be made: {error}"))
+            self._finish(error if isinstance(error, DespinaError) else NoCapacity(f"replica {self.id} could not be made here: {error}"))
             return
         if self.gone:  # it died so fast that its zygote's two messages came together
             os.close(born.pidfd)

@@ -22,9 +22,7 @@ class Branches:
     def __init__(self, needs: Mapping[int, frozenset[int]], pool: ThreadPoolExecutor) -> None:
         self._needs = needs
         self._pool = pool
-        self._wide = any(
-            one != other and not _after(needs, one, other) and not _after(needs, other, one) for one in needs for other in needs
-        )
+        self._wide = _wide(needs)
 
     def run(self, order: Sequence[int], work: Callable[[int], None], mean_s: Callable[[int], float]) -> None:
         """Run ``work(node)`` for each of ``order`` (topological), each after those it needs. Raises what ``work`` raises."""
@@ -94,6 +92,17 @@ class _Run:
         return True
 
 
-def _after(needs: Mapping[int, frozenset[int]], node: int, other: int) -> bool:
-    """Whether ``node`` waits for ``other``, directly or not."""
-    return other in needs[node] or any(_after(needs, each, other) for each in needs[node])
+def _wide(needs: Mapping[int, frozenset[int]]) -> bool:
+    """Whether two nodes may run side by side: neither waits for the other, directly or not."""
+    before: dict[int, frozenset[int]] = {}
+    todo = list(needs)
+    while todo:
+        node = todo[-1]
+        missing = [each for each in needs[node] if each not in before]
+        if missing:
+            todo += missing
+        else:
+            before[node] = needs[node].union(*(before[each] for each in needs[node]))
+            todo.pop()
+    # In one line, each node waits for all that came before it: 0, 1, 2 … nodes.
+    return sorted(map(len, before.values())) != list(range(len(before)))

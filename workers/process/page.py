@@ -1,7 +1,7 @@
 """The shared page: what a process counts, kept in a file its machine maps, so that it survives the process.
 
 A writer (one process) adds series and running batches; readers (the node) map the same file and never write.
-Layout, little-endian, in a sparse file of SIZE bytes:
+Layout, little-endian, in a file of SIZE bytes:
 
     0       magic u32, version u32, text length u32 (published after the text), series u32
     64      BATCHES slots of 16 + 8 × BATCH_IDS bytes: started ns u64 (CLOCK_MONOTONIC; 0 = idle), count u32, pad u32, call ids u64 …
@@ -57,11 +57,15 @@ class Batch(NamedTuple):
 
 
 def create(path: str) -> None:
-    """Make an empty page at ``path``. Raises FileExistsError."""
+    """Make an empty page at ``path``. Raises FileExistsError, and OSError when the disk is full, with nothing left."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.ftruncate(descriptor, SIZE)
+        # Not a sparse file: a write to a hole on a full disk is a SIGBUS, in whichever process it happens.
+        os.posix_fallocate(descriptor, 0, SIZE)
         os.pwrite(descriptor, _HEAD.pack(MAGIC, LAYOUT, 0, 0), 0)
+    except OSError:
+        os.unlink(path)
+        raise
     finally:
         os.close(descriptor)
 

@@ -235,22 +235,32 @@ async def test_another_epoch_is_refused_before_anything_is_warmed(world: World) 
     assert Outcome.MOVED is (await world.move("f", 1, expect=0)).state
 
 
-async def test_two_moves_of_one_function_wait_for_each_other_and_those_of_two_do_not(world: World) -> None:
-    for name in ("f", "g"):
-        world.version(name, "1")
-        world.version(name, "2")
-    world.fleet.hold(Ref("f", 1))
-    first = asyncio.create_task(world.move("f", 1))
-    await asyncio.wait_for(world.fleet.reached[Ref("f", 1)].wait(), 5)
-    second = asyncio.create_task(world.move("f", 2))
+async def test_a_later_move_does_not_wait_for_an_earlier_ones_target_and_is_the_last_word(world: World) -> None:
+    """A rollback had to wait until the hanging promotion that it was to undo had given up."""
+    for text in ("1", "2"):
+        world.version("f", text)
+    await world.move("f", 1)
+    world.fleet.hold(Ref("f", 2))
+    promoting = asyncio.create_task(world.move("f", 2, reason="promote"))
+    await asyncio.wait_for(world.fleet.reached[Ref("f", 2)].wait(), 5)
 
-    assert Outcome.MOVED is (await world.move("g", 1)).state
-    assert not second.done()
+    assert Outcome.MOVED is (await asyncio.wait_for(world.move("f", 1, held=True, reason="rollback"), 5)).state
+    assert not promoting.done()
 
-    world.fleet.gates[Ref("f", 1)].set()
-    await asyncio.gather(first, second)
+    world.fleet.gates[Ref("f", 2)].set()
+    with pytest.raises(Conflict, match="moved to 1 by a later request while 2 was warmed"):
+        await promoting
 
-    assert [2, 1] == [move.version for move in world.registry.catalog.history("f", LIVE)]
+    assert 1 == world.live("f")
+
+
+async def test_moves_that_are_ready_happen_in_the_order_in_which_they_were_made(world: World) -> None:
+    for text in ("1", "2", "3"):
+        world.version("f", text)
+    results = await asyncio.gather(*(world.move("f", version) for version in (1, 3, 2)), return_exceptions=True)
+
+    assert 2 == world.live("f")
+    assert Outcome.MOVED is results[2].state  # type: ignore[union-attr]
 
 
 # -- dependents -------------------------------------------------------------------------------------------------------

@@ -67,3 +67,18 @@ def test_a_node_left_out_counts_as_done(pool: ThreadPoolExecutor) -> None:
     Branches(DIAMOND, pool).run([1, 3], ran.append, lambda _node: 1.0)
 
     assert [1, 3] == ran
+
+
+def test_a_graph_of_many_paths_is_looked_through_once(pool: ThreadPoolExecutor) -> None:
+    """Each node needs the two before it: 2**60 paths. An ensemble of 36 such steps did not get ready within its time."""
+    needs = {node: frozenset(each for each in (node - 1, node - 2) if each >= 0) for node in range(90)}
+    ran: list[int] = []
+    Branches(needs, pool).run(range(90), ran.append, lambda _node: 1.0)
+
+    assert list(range(90)) == ran
+
+
+def test_nodes_that_do_not_wait_for_each_other_are_seen(pool: ThreadPoolExecutor) -> None:
+    together = threading.Barrier(2, timeout=10)
+    diamond = {0: frozenset[int](), 1: frozenset({0}), 2: frozenset({0}), 3: frozenset({1, 2})}
+    Branches(diamond, pool).run([0, 1, 2, 3], lambda node: together.wait() and None if node in (1, 2) else None, lambda _node: 1.0)

@@ -93,3 +93,8 @@ def test_another_file_is_not_taken_for_a_page(tmp_path: Path) -> None:
 
     with pytest.raises(InternalError, match="not a page"):
         PageReader(str(other))
+
+
+def test_a_page_has_all_its_blocks_from_the_start(path: str) -> None:
+    """A sparse page on a full disk killed the node with SIGBUS at the next count."""
+    assert os.stat(path).st_blocks * 512 >= page.SIZE
