@@ -30,6 +30,7 @@ from tests.workers.fleet.conftest import MakeReplica
 from tests.workers.fleet.fakes import Answer, FakeNodes, FakeReplica, until
 from workers.fleet import lines
 from workers.fleet.events import Refused, Vanished
+from workers.fleet.links import EARLY_PARTS
 from workers.fleet.router import MAX_RETURNS, Router
 from workers.fleet.terms import Terms
 from workers.node.messages import State, VersionEvent
@@ -134,13 +135,24 @@ async def test_the_replica_with_the_fewest_calls_gets_the_next(router: Router, n
     assert [b"1", b"3"] == [frame.body for frame in await two.calls(2)]
 
 
-async def test_everything_of_one_turn_of_the_loop_leaves_in_one_write(router: Router, nodes: FakeNodes, replica: MakeReplica) -> None:
+async def test_a_few_calls_of_one_turn_of_the_loop_leave_in_one_write(router: Router, nodes: FakeNodes, replica: MakeReplica) -> None:
     target = await serve(router, nodes, await replica(F, credit=5))
     reads = target.reads
-    submit(router, 5)
-    await target.calls(5)
+    submit(router, 3)
+    await target.calls(3)
 
     assert reads + 1 == target.reads
+
+
+async def test_many_calls_of_one_turn_leave_in_few_writes_and_the_first_ones_early(
+    router: Router, nodes: FakeNodes, replica: MakeReplica
+) -> None:
+    target = await serve(router, nodes, await replica(F, credit=40))
+    reads = target.reads
+    submit(router, 40)
+    await target.calls(40)
+
+    assert target.reads - reads <= 40 * 2 / EARLY_PARTS
 
 
 async def test_large_bodies_are_passed_on_whole(nodes: FakeNodes, replica: MakeReplica) -> None:
