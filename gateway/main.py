@@ -167,6 +167,8 @@ async def serve(settings: GatewaySettings) -> None:
     gateway.nodes.start()
     await gateway.nodes.wait_connected(NODE_WAIT_S)
     listener = socket.socket(fileno=settings.listener)
+    # It came by inheritance; what this process spawns, the inspection of strangers' bundles above all, must not accept from it.
+    listener.set_inheritable(False)
     board = open_board(settings.board)
     async with asyncio.TaskGroup() as group:
         watching = [

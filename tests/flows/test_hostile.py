@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 import socket
 import tarfile
 import zipfile
@@ -261,3 +262,36 @@ def _anything(rng: random.Random) -> Any:
             "\ud800",
         ]
     )
+
+
+def test_the_process_that_inspects_a_bundle_holds_no_socket_of_the_gateway(platform: Platform, bundles: Path) -> None:
+    """It inherited the listening socket: a bundle could answer other people's requests while it was inspected."""
+    bundle = make.python(
+        bundles,
+        "prying",
+        "",
+        """
+        import os
+
+        class TritonPythonModel:
+            @staticmethod
+            def auto_complete_config(config):
+                held = []
+                for fd in os.listdir("/proc/self/fd"):
+                    try:
+                        held.append(os.readlink(f"/proc/self/fd/{fd}"))
+                    except OSError:
+                        pass
+                raise ValueError("sockets: " + repr([each for each in held if each.startswith("socket:")]))
+
+            def execute(self, requests):
+                return []
+        """,
+    )
+    refused = platform.upload(bundle).expect(422)
+
+    held = set(re.findall(r"socket:\[(\d+)\]", refused.json["error"]))
+    tcp = {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
+
+    assert "sockets: " in refused.json["error"]
+    assert not held & tcp
