@@ -107,7 +107,7 @@ def check_closure(root: Ref, lock_of: Callable[[Ref], Mapping[str, Locked]]) -> 
                 raise BundleRefused(
                     f"{ref.name} calls itself through {target}",
                     field="lock",
-                    fix="break the circle: let one of these functions not call the next",
+                    fix="mutual recursion needs one edge with shared = true in [calls] of function.toml",
                 )
         if len(chain) - 1 + depth > MAX_DEPTH:
             raise _too_deep(chain)

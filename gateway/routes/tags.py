@@ -96,6 +96,6 @@ def _expected(parts: Parts, request: Request, name: str, tag: str) -> int | None
         except NotFound:
             return -1  # No epoch is this one: the precondition fails, as it must for what does not exist.
     text = match.strip().removeprefix('"').removesuffix('"')
-    if not text.isdigit() or len(text) > 12:
+    if not (text.isascii() and text.isdigit()) or len(text) > 12:
         raise InvalidRequest(f"If-Match: {match[:40]!r} is not an ETag of a tag")
     return int(text)

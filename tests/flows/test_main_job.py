@@ -57,6 +57,11 @@ def test_a_tag_moves_by_compare_and_swap(platform: Platform, bundles: Path) -> N
     stale = platform.request("PUT", "/v1/functions/cas/tags/canary", {"version": 1}, {"If-Match": etag})
 
     assert (stale.status, stale.headers["despina-error"]) == (412, "precondition_failed")
+
+    # A digit to Python, and not one of ours: it was answered 500.
+    odd = platform.request("PUT", "/v1/functions/cas/tags/canary", {"version": 1}, {"If-Match": "\xb2"})
+
+    assert (odd.status, odd.headers["despina-error"]) == (400, "invalid_request")
     assert platform.request("POST", "/v2/models/cas/versions/canary/infer", _body()).expect(200).json["outputs"][0]["data"] == [2]
 
 
